@@ -1,0 +1,29 @@
+"""Switches the checks of shapes and types on: under pytest every annotation in the package is enforced.
+
+A folder of tests may have its own conftest; pytest reads it after this one. Nothing may import the package before.
+"""
+
+import sys
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+# transformers builds a config's __init__ from its fields; wrapped by the hook it loses its keyword catch-all.
+UNCHECKED = {"stickymoe.model.config"}
+
+# An int is welcome where a float is asked for, as for mypy.
+CHECKER = "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))"
+
+
+def modules():
+    """Every module by its own name: the hook takes a package's name for all that is in it."""
+    for path in SOURCE.rglob("*.py"):
+        if path.stem != "__init__":
+            yield ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+if early := [name for name in sys.modules if name.startswith("stickymoe.") and name in set(modules()) - UNCHECKED]:
+    raise RuntimeError(f"imported before its types could be checked: {', '.join(early)}")
+install_import_hook(sorted(set(modules()) - UNCHECKED), CHECKER)

@@ -1,0 +1,134 @@
+"""Whole-file writes: whatever goes wrong, the old file stands and no litter stays."""
+
+import errno
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from stickymoe.core import files
+from stickymoe.core.errors import StickyMoEError, StorageError
+from stickymoe.core.files import sha256_of, whole_file, write_json
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def old(tmp_path):
+    path = tmp_path / "metrics.json"
+    path.write_text("old")
+    return path
+
+
+def write_half(path, error):
+    with whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise error
+
+
+def test_a_finished_write_takes_the_old_files_place_and_leaves_nothing_else(old):
+    with whole_file(old) as temporary:
+        temporary.write_text("new")
+        assert old.read_text() == "old"
+    assert old.read_text() == "new"
+    assert names_in(old.parent) == ["metrics.json"]
+
+
+def test_missing_folders_are_made(tmp_path):
+    write_json(tmp_path / "runs" / "demo" / "metrics.json", {})
+    assert (tmp_path / "runs" / "demo" / "metrics.json").read_text() == "{}\n"
+
+
+def test_a_failure_halfway_leaves_the_old_file_and_raises_what_happened(old):
+    with pytest.raises(RuntimeError, match="halfway"):
+        write_half(old, RuntimeError("halfway"))
+    assert old.read_text() == "old"
+    assert names_in(old.parent) == ["metrics.json"]
+
+
+def test_ctrl_c_halfway_leaves_the_old_file(old):
+    with pytest.raises(KeyboardInterrupt):
+        write_half(old, KeyboardInterrupt())
+    assert old.read_text() == "old"
+    assert names_in(old.parent) == ["metrics.json"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
+def test_a_disk_that_refuses_is_one_line_and_costs_nothing(old, code):
+    with pytest.raises(StorageError) as caught:
+        write_half(old, OSError(code, os.strerror(code)))
+    assert str(caught.value) == (
+        f"could not write {old}: {os.strerror(code).lower()}; "
+        "nothing that was there before is lost, free some space and retry"
+    )
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, StickyMoEError)
+    assert old.read_text() == "old"
+    assert names_in(old.parent) == ["metrics.json"]
+
+
+def test_a_disk_that_fills_up_only_at_the_flush_is_noticed(old, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(StorageError, match="no space left on device"):
+        write_json(old, {"perplexity": 1.0})
+    assert old.read_text() == "old"
+    assert names_in(old.parent) == ["metrics.json"]
+
+
+def test_bytes_reach_the_disk_before_the_name_changes(old, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(files.os, "fsync", lambda descriptor: events.append("flush") or fsync(descriptor))
+    monkeypatch.setattr(Path, "replace", lambda *args: events.append("rename") or replace(*args))
+    write_json(old, 1)
+    assert events == ["flush", "rename"]
+
+
+def test_other_errors_of_the_system_keep_their_type(old):
+    with pytest.raises(PermissionError):
+        write_half(old, PermissionError(errno.EACCES, "Permission denied"))
+    assert old.read_text() == "old"
+
+
+def write_and_die(path):
+    with whole_file(path) as temporary:
+        temporary.write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_kill_between_write_and_rename_leaves_the_old_file_and_the_next_write_works(old):
+    process = multiprocessing.get_context("spawn").Process(target=write_and_die, args=(old,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert old.read_text() == "old"
+    write_json(old, "new")
+    assert json.loads(old.read_text()) == "new"
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_json_refuses_numbers_that_json_does_not_know(old, number):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(old, {"perplexity": number})
+    assert old.read_text() == "old"
+
+
+def test_json_comes_back_as_it_went_in(tmp_path):
+    content = {"metric": [1, 2.5, None, "é"], "nested": {"ok": True}}
+    write_json(tmp_path / "x.json", content)
+    assert json.loads((tmp_path / "x.json").read_text(encoding="utf-8")) == content
+
+
+def test_the_checksum_is_that_of_the_bytes(tmp_path):
+    content = bytes(range(256)) * 5000  # more than one block
+    (tmp_path / "x.bin").write_bytes(content)
+    assert sha256_of(tmp_path / "x.bin") == hashlib.sha256(content).hexdigest()
