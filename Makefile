@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev-installed
 # without a GPU from downloading the large CUDA build, `make demo TORCH_INDEX_URL=...`.
 TORCH_INDEX_URL ?=
 TORCH := $(shell grep '^torch==' constraints.txt)
-PIP := $(PY) -m pip --quiet --no-input --disable-pip-version-check
+PIP := $(PY) -m pip -qq --no-input --disable-pip-version-check
 
 export PIP_ROOT_USER_ACTION := ignore
 

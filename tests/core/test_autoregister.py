@@ -30,7 +30,7 @@ assert type(AutoModelForCausalLM.from_config(StickyMoEConfig(**tiny))) is Sticky
 def python(*pieces, fails=False):
     """Run the pieces in a fresh interpreter and return what it printed."""
     code = "\n".join(["import sys", *(textwrap.dedent(piece) for piece in pieces)])
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.returncode != 0) == fails, done.stderr
     return done.stdout + done.stderr
 
