@@ -1,0 +1,66 @@
+"""Entropy and spread of the load, beside counts made one by one."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stickymoe.metrics import load_spread, utilisation_entropy
+from stickymoe.traces import RoutingTrace
+
+patient = settings(deadline=None, max_examples=60)
+GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden" / "traces.json"
+STREAMS = st.lists(st.integers(0, 5), min_size=1, max_size=30)
+
+
+def top1(experts: list[int], num_experts: int = 6) -> RoutingTrace:
+    return RoutingTrace.from_sequences([[[[expert]] for expert in experts]], num_experts=num_experts)
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="golden values are not here")
+def test_golden_traces_have_their_golden_entropy():
+    for case in json.loads(GOLDEN.read_text()):
+        trace = RoutingTrace.from_sequences(case["expert_ids"], num_experts=case["num_experts"])
+        expected = case["expected"]["utilisation_entropy_bits"]
+        np.testing.assert_allclose(utilisation_entropy(trace), expected, rtol=0, atol=1e-12)
+
+
+def test_the_ends_of_the_scales():
+    assert utilisation_entropy(top1([2, 2, 2])).tolist() == [0.0]
+    assert [part.tolist() for part in load_spread(top1([2, 2, 2]))] == [[pytest.approx(5**0.5)], [6.0]]
+    assert utilisation_entropy(top1([0, 1, 2, 3], num_experts=4)).tolist() == [2.0]
+    assert [part.tolist() for part in load_spread(top1([0, 1, 2, 3], num_experts=4))] == [[0.0], [1.0]]
+
+
+@patient
+@given(STREAMS)
+def test_measures_equal_those_of_a_full_table_of_counts(experts):
+    counts = np.array([experts.count(expert) for expert in range(6)])
+    share = counts[counts > 0] / counts.sum()
+    assert utilisation_entropy(top1(experts))[0] == pytest.approx(-(share * np.log2(share)).sum(), abs=1e-12)
+    spread = load_spread(top1(experts))
+    assert spread.variation[0] == pytest.approx(counts.std() / counts.mean(), abs=1e-12)
+    assert spread.busiest[0] == pytest.approx(counts.max() / counts.mean(), abs=1e-12)
+
+
+@patient
+@given(STREAMS, st.permutations(range(6)))
+def test_other_names_for_the_experts_change_nothing(experts, names):
+    renamed = top1([names[expert] for expert in experts])
+    assert utilisation_entropy(renamed)[0] == pytest.approx(utilisation_entropy(top1(experts))[0], abs=1e-12)
+    assert load_spread(renamed).busiest == load_spread(top1(experts)).busiest
+
+
+def test_all_slots_of_all_sequences_are_pooled_a_layer_and_empty_ones_left_out():
+    trace = RoutingTrace.from_sequences([[[[0, 1], [0, -1]]], [[[2, 3], [0, -1]]]], num_experts=4)
+    assert utilisation_entropy(trace).tolist() == [2.0, 0.0]
+    assert load_spread(trace).busiest.tolist() == [1.0, 4.0]
+
+
+def test_two_billion_experts_need_no_table_of_counts():
+    trace = top1([0, 2**31 - 1], num_experts=2**31)
+    assert utilisation_entropy(trace).tolist() == [1.0]
+    assert load_spread(trace).busiest.tolist() == [2.0**30]
