@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -50,9 +49,7 @@ class AutoRegister(MetaPathFinder):
         """Start with no import under way."""
         self._imports = threading.local()  # .depth: watched imports under way in this thread
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the spec the later finders give for a watched module, its loader wrapped; None for all others."""
         if not (fullname + ".").startswith(WATCHED):
             return None
