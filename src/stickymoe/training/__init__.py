@@ -1,1 +1,19 @@
-"""(room under construction)"""
+"""Training: transformers' Trainer with the objective's terms, checkpoints to rely on, and whole-split evaluation."""
+
+from stickymoe.training.arguments import StickyArguments
+from stickymoe.training.callbacks import read_log
+from stickymoe.training.checkpoints import newest_good_checkpoint
+from stickymoe.training.evaluate import evaluate
+from stickymoe.training.evaluation import Evaluation
+from stickymoe.training.interrupts import Interrupted
+from stickymoe.training.trainer import StickyTrainer
+
+__all__ = [
+    "Evaluation",
+    "Interrupted",
+    "StickyArguments",
+    "StickyTrainer",
+    "evaluate",
+    "newest_good_checkpoint",
+    "read_log",
+]

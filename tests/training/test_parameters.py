@@ -1,0 +1,18 @@
+"""Parameter counts, total and active."""
+
+from stickymoe.training.parameters import count_parameters
+
+
+def test_active_parameters_are_those_of_the_model_with_only_k_experts_and_the_full_router(tiny):
+    sparse, dense = count_parameters(tiny.model()), count_parameters(tiny.model(num_experts=2))
+    assert sparse["total"] == sum(weight.numel() for weight in tiny.model().parameters())
+    idle_router_rows = 2 * 2 * 8  # layers x experts x hidden: the router scores idle experts too
+    assert sparse["active"] == dense["total"] + idle_router_rows
+    assert dense["active"] == dense["total"]
+
+
+def test_the_tied_embedding_is_counted_once(tiny):
+    model = tiny.model()
+    assert model.lm_head.weight is model.model.token_embedding.weight
+    named = dict(model.named_parameters(remove_duplicate=True))
+    assert count_parameters(model)["total"] == sum(weight.numel() for weight in named.values())

@@ -1,0 +1,239 @@
+"""The training step against losses computed straight from their definitions."""
+
+import json
+import logging
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from stickymoe.core.errors import SettingError, TrainingError
+from stickymoe.data import collate_chunks
+from stickymoe.losses import anchor_loss, consistency_loss, load_balancing_loss, reuse_loss, router_z_loss
+
+MEANS = {"consistency": 0.7, "anchor": 0.9, "router_z": 0.2}
+NOT_MEANS = {"load_balancing": 0.6, "reuse": 0.3}
+
+
+def one_step(tiny, folder, rows, batch, accumulate, objective, **settings):
+    """Train one step and return the trainer and the gradients its optimiser was given."""
+    args = tiny.arguments(
+        folder,
+        max_steps=1,
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=accumulate,
+        objective=objective,
+        save_strategy="no",
+        max_grad_norm=0.0,
+        logging_steps=1,
+        **settings,
+    )
+    trainer = tiny.StickyTrainer(tiny.model(), args, rows)
+    keep = tiny.KeepGradients()
+    trainer.add_callback(keep)
+    trainer.train()
+    return trainer, keep.steps[0]
+
+
+def naive_loss(model, rows, objective):
+    """Cross-entropy and terms of all rows as one batch, straight from the definitions."""
+    batch = collate_chunks(rows)
+    out = model(**batch)
+    routing = out.routing
+    values = dict.fromkeys(objective, 0.0)
+    for gates, ids, logits in zip(routing.gate_probs, routing.expert_ids, routing.router_logits, strict=True):
+        mask, documents, pairs = routing.token_mask, routing.document_ids, routing.valid_pairs()
+        every = {
+            "consistency": consistency_loss(gates, pairs),
+            "anchor": anchor_loss(gates, 4, mask, documents),
+            "router_z": router_z_loss(logits, mask),
+            "load_balancing": load_balancing_loss(gates, ids, mask),
+            "reuse": reuse_loss(gates, ids, pairs),
+        }
+        for name in objective:
+            values[name] = values[name] + every[name] / routing.num_layers
+    return out.loss + sum(objective[name] * value for name, value in values.items()), values, out.loss
+
+
+def assert_same(found, expected):
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@pytest.mark.parametrize(("batch", "accumulate"), [(16, 1), (4, 4), (5, 4)])
+def test_gradients_are_those_of_the_whole_step_however_it_is_cut_into_micro_batches(tiny, tmp_path, batch, accumulate):
+    rows = tiny.ragged_rows(16)
+    objective = MEANS if accumulate > 1 else MEANS | NOT_MEANS
+    _, found = one_step(tiny, tmp_path, rows, batch, accumulate, objective)
+    model = tiny.model()
+    naive_loss(model, rows, objective)[0].backward()
+    assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
+
+
+def test_terms_that_are_no_means_are_averaged_over_the_micro_batches(tiny, tmp_path):
+    rows = tiny.ragged_rows(16)
+    _, found = one_step(tiny, tmp_path, rows, 4, 4, NOT_MEANS, train_sampling_strategy="sequential")
+    model = tiny.model()
+    whole = naive_loss(model, rows, {})[0]
+    for begin in range(0, 16, 4):
+        _, values, _ = naive_loss(model, rows[begin : begin + 4], NOT_MEANS)
+        whole = whole + sum(NOT_MEANS[name] * value for name, value in values.items()) / 4
+    whole.backward()
+    assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
+
+
+def test_the_log_row_holds_cross_entropy_and_every_term_unweighted(tiny, tmp_path):
+    rows = tiny.ragged_rows(16)
+    one_step(tiny, tmp_path, rows, 4, 4, MEANS)
+    (row,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    with torch.no_grad():
+        _, values, cross_entropy = naive_loss(tiny.model(), rows, MEANS)
+    assert row["cross_entropy"] == pytest.approx(float(cross_entropy), rel=1e-5)
+    for name, value in values.items():
+        assert row[name] == pytest.approx(float(value), rel=1e-5), name
+    assert {"step", "epoch", "learning_rate", "grad_norm", "coefficient_scale", "seconds"} <= row.keys()
+    assert [len(row[name]) for name in ("switch_rate", "gate_entropy_bits", "gate_margin")] == [2, 2, 2]
+
+
+def test_a_log_row_is_the_mean_over_its_steps(tiny, tmp_path):
+    every, pairs = tmp_path / "every", tmp_path / "pairs"
+    for folder, steps in ((every, 1), (pairs, 2)):
+        args = tiny.arguments(folder, logging_steps=steps, save_strategy="no")
+        tiny.StickyTrainer(tiny.model(), args, tiny.chunks()).train()
+    singles = [json.loads(line) for line in (every / "log.jsonl").read_text().splitlines()]
+    doubles = [json.loads(line) for line in (pairs / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in doubles] == [2, 4, 6]
+    for double, first, second in zip(doubles, singles[::2], singles[1::2], strict=True):
+        for name in ("cross_entropy", "consistency", "load_balancing"):
+            assert double[name] == pytest.approx((first[name] + second[name]) / 2, rel=1e-5)
+
+
+def test_coefficients_on_their_way_up_leave_load_balancing_alone(tiny, tmp_path):
+    rows = tiny.ragged_rows(16)
+    objective = {"consistency": 5.0, "load_balancing": 0.6}
+    _, found = one_step(tiny, tmp_path, rows, 16, 1, objective, coefficient_warmup_steps=10)
+    model = tiny.model()
+    naive_loss(model, rows, {"load_balancing": 0.6})[0].backward()
+    assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
+
+
+def test_the_loss_in_evaluation_is_cross_entropy_alone(tiny, tmp_path):
+    rows = tiny.ragged_rows(8)
+    args = tiny.arguments(tmp_path, objective={"consistency": 1e3}, per_device_eval_batch_size=8)
+    trainer = tiny.StickyTrainer(tiny.model(), args, rows, rows)
+    with torch.no_grad():
+        expected = naive_loss(tiny.model(), rows, {})[0]
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_bf16_on_the_cpu_computes_in_bf16_and_routes_in_float32(tiny, tmp_path):
+    seen = {}
+
+    class Watch(TrainerCallback):
+        def on_train_begin(self, args, state, control, model=None, **_):
+            layer = model.model.layers[0]
+            layer.attention.qkv_proj.register_forward_hook(lambda _m, _i, out: seen.update(attention=out.dtype))
+            layer.moe.router.register_forward_hook(lambda _m, _i, out: seen.update(gates=out.gate_probs.dtype))
+
+    args = tiny.arguments(tmp_path, bf16=True, save_strategy="no", max_steps=2)
+    trainer = tiny.StickyTrainer(tiny.model(), args, tiny.chunks(), callbacks=[Watch()])
+    trainer.train()
+    assert seen == {"attention": torch.bfloat16, "gates": torch.float32}
+    assert next(trainer.model.parameters()).dtype == torch.float32
+
+
+def test_a_step_of_nothing_but_padding_has_loss_zero_and_leaves_no_nan(tiny, tmp_path):
+    row = {
+        "input_ids": torch.zeros(5, dtype=torch.long),
+        "shift_labels": torch.full((5,), -100),
+        "attention_mask": torch.zeros(5, dtype=torch.long),
+    }
+
+    def collate(rows):
+        return {name: torch.stack([each[name] for each in rows]) for name in rows[0]}
+
+    args = tiny.arguments(tmp_path, max_steps=1, logging_steps=1, save_strategy="no", objective=MEANS | NOT_MEANS)
+    trainer = tiny.StickyTrainer(tiny.model(), args, [row] * 4, data_collator=collate)
+    trainer.train()
+    (logged,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert (logged["cross_entropy"], logged["consistency"], logged["reuse"]) == (0.0, 0.0, 0.0)
+    assert logged["switch_rate"] == [None, None]
+    assert all(bool(weight.isfinite().all()) for weight in trainer.model.parameters())
+
+
+def test_sequences_of_one_token_have_cross_entropy_but_no_pairs(tiny, tmp_path):
+    args = tiny.arguments(tmp_path, max_steps=1, logging_steps=1, save_strategy="no")
+    tiny.StickyTrainer(tiny.model(), args, tiny.chunks(seq_len=1)).train()
+    (row,) = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+    assert row["cross_entropy"] > 0
+    assert row["consistency"] == 0
+    assert row["switch_rate"] == [None, None]
+    assert None not in row["gate_entropy_bits"]
+
+
+def test_chunks_longer_than_the_models_positions_are_refused(tiny, tmp_path):
+    chunks = tiny.chunks(seq_len=tiny.SEQ_LEN + 1, respect_documents=False)
+    with pytest.raises(SettingError, match=r"sequence length must be <= max_position_embeddings \(8\), got 9"):
+        tiny.StickyTrainer(tiny.model(), tiny.arguments(tmp_path), chunks).train()
+
+
+class Poison(TrainerCallback):
+    """Spoils a weight before a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, model=None, **_):
+        if state.global_step + 1 == self.step:
+            with torch.no_grad():
+                model.model.final_norm.weight.fill_(float("nan"))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_before_it_is_saved(tiny, tmp_path):
+    args = tiny.arguments(tmp_path, gradient_accumulation_steps=2, max_steps=8, save_steps=2)
+    trainer = tiny.StickyTrainer(tiny.model(), args, tiny.chunks(), callbacks=[Poison(6)])
+    with pytest.raises(TrainingError) as raised:
+        trainer.train()
+    # 7 batches an epoch are 4 steps (2 + 2 + 2 + 1); step 6 is the second of epoch 2 and begins with batch 3
+    message = str(raised.value)
+    assert message.startswith("cross-entropy is nan at step 6 (batch 3 of epoch 2, seed 3)")
+    assert f"the last good checkpoint is {tmp_path / 'checkpoint-4'}" in message
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
+
+
+def test_a_gradient_that_is_no_number_stops_the_run_before_it_is_saved(tiny, tmp_path):
+    trainer = tiny.StickyTrainer(tiny.model(), tiny.arguments(tmp_path), tiny.chunks())
+    weight = trainer.model.model.final_norm.weight
+    weight.register_hook(lambda grad: grad * float("inf") if trainer.state.global_step == 3 else grad)
+    with pytest.raises(
+        TrainingError, match=r"the gradient's norm is (inf|nan) at step 4 \(batch 4 of epoch 1, seed 3\)"
+    ):
+        trainer.train()
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_training_prints_nothing_and_reports_to_the_given_function(tiny, tmp_path, capfd):
+    told = []
+    trainer = tiny.StickyTrainer(
+        tiny.model(), tiny.arguments(tmp_path), tiny.chunks(), progress=lambda *report: told.append(report)
+    )
+    trainer.train()
+    assert capfd.readouterr() == ("", "")
+    assert [(step, total) for step, total, _ in told] == [(step, 6) for step in (0, 1, 2, 3, 4, 5, 6, 6)]
+    assert told[1][2] is None
+    assert told[-1][2]["step"] == 6
+
+
+def test_a_starved_expert_is_told_of_once(tiny, tmp_path, caplog):
+    model = tiny.model()
+    layer = model.model.layers[1]
+    with torch.no_grad():  # the norm's output sums to 8, so that expert 3's logit is always -100
+        layer.moe_norm.bias.fill_(1.0)
+        layer.moe.router.weight[3] = -100 / 8
+    args = tiny.arguments(tmp_path, collapse_steps=3, learning_rate=1e-9, logging_steps=6, save_strategy="no")
+    with caplog.at_level(logging.WARNING):
+        tiny.StickyTrainer(model, args, tiny.chunks()).train()
+    (told,) = [message for message in caplog.messages if "has collapsed" in message]
+    assert told.startswith(
+        "expert 3 of layer 1 has collapsed: under 1 % of the tokens in each of the 3 steps up to step 3"
+    )
