@@ -6,6 +6,7 @@ StickyMoEError
 ├── TraceError        a routing trace or its file breaks its format
 ├── CheckpointError   a checkpoint is damaged, missing or of another architecture
 ├── TrainingError     training cannot go on (loss not finite)
+├── Interrupted       training was stopped by a signal and saved (training.interrupts)
 └── StorageError      the disk refused a write (full, read-only); what stood before still stands
 """
 
