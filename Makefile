@@ -56,8 +56,24 @@ setup: $(DEV) ## Create .venv with everything a developer needs
 clean: ## Remove .venv, builds and caches; runs and reports stay
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
+# The first python that is new enough and can make a virtual environment with pip in it.
+define FRESH_VENV
+rm -rf $(VENV); \
+for python in python3.11 python3 python3.12 python3.13 python; do \
+	if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		echo "Creating $(VENV) with $$($$python --version 2>&1)"; \
+		exec $$python -m venv $(VENV); \
+	fi; \
+done; \
+echo "make: python >= 3.11 with venv and pip was not found; install it (Debian: python3 and python3-venv)" >&2; \
+exit 2
+endef
+
+# Without its stamp .venv is not to be trusted; with one that is only older than the project's files it is brought
+# up to date.
 $(RUNTIME): pyproject.toml constraints.txt
-	@if [ -e $@ ]; then rm -f $@ $(DEV); else $(MAKE) --no-print-directory fresh-venv; fi
+	@if [ ! -e $@ ]; then $(FRESH_VENV); fi
+	@rm -f $@ $(DEV)
 	@echo "Installing $(TORCH) (once, some minutes)"
 	@$(PIP) install $(if $(TORCH_INDEX_URL),--index-url $(TORCH_INDEX_URL)) $(TORCH)
 	@echo "Installing stickymoe and what it needs"
@@ -69,16 +85,3 @@ $(DEV): $(RUNTIME)
 	@echo "Installing the tools for tests and checks"
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@
-
-# The first python that is new enough and can make a virtual environment with pip in it.
-.PHONY: fresh-venv
-fresh-venv:
-	@rm -rf $(VENV)
-	@for python in python3.11 python3 python3.12 python3.13 python; do \
-		if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-			echo "Creating $(VENV) with $$($$python --version 2>&1)"; \
-			exec $$python -m venv $(VENV); \
-		fi; \
-	done; \
-	echo "make: python >= 3.11 with venv and pip was not found; install it (Debian: python3 and python3-venv)" >&2; \
-	exit 2
