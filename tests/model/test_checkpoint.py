@@ -1,6 +1,8 @@
 """Saving and loading: bit-equal, tied weights stored once, and one line where a checkpoint cannot be used."""
 
+import io
 import json
+import logging
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from stickymoe.core.errors import CheckpointError, StickyMoEError
-from stickymoe.model import StickyMoEForCausalLM
+from stickymoe.model import StickyMoEForCausalLM, StickyMoEModel
 
 
 @pytest.fixture
@@ -18,8 +20,15 @@ def saved(tiny_model, tmp_path):
 
 
 def refusal(folder):
-    with pytest.raises(CheckpointError) as caught:
-        StickyMoEForCausalLM.from_pretrained(folder)
+    report = io.StringIO()
+    handler = logging.StreamHandler(report)
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            StickyMoEForCausalLM.from_pretrained(folder)
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
+    assert report.getvalue() == "", "the one line must be the only one"
     assert isinstance(caught.value, StickyMoEError)
     assert "\n" not in str(caught.value)
     assert str(folder) in str(caught.value)
@@ -97,7 +106,24 @@ def test_weights_of_another_shape(saved):
 
 def test_another_number_of_layers_lacks_weights(saved):
     rewrite_config(saved, num_hidden_layers=3)
-    assert "weights are missing, model.layers.2." in refusal(saved)
+    message = refusal(saved)
+    assert "model.layers.2.attention.out_proj.bias and " in message
+    assert message.endswith(" other weights are missing")
+
+
+def test_layers_the_config_does_not_know_are_not_dropped(saved):
+    rewrite_config(saved, num_hidden_layers=1)
+    message = refusal(saved)
+    assert "model.layers.1.attention.out_proj.bias and " in message
+    assert message.endswith(" other weights are not of this model")
+
+
+def test_the_body_alone_can_be_loaded_from_the_whole(tiny_model, token_ids, tmp_path):
+    model = tiny_model(tie_word_embeddings=False).eval()
+    model.save_pretrained(tmp_path)
+    body = StickyMoEModel.from_pretrained(tmp_path)
+    ids = token_ids(1, 5)
+    assert torch.equal(body(ids).last_hidden_state, model(ids).last_hidden_state)
 
 
 def test_a_checkpoint_that_lacks_a_weight_is_not_filled_with_random_ones(saved):
@@ -105,7 +131,19 @@ def test_a_checkpoint_that_lacks_a_weight_is_not_filled_with_random_ones(saved):
     weights = load_file(file)
     del weights["model.layers.1.moe.router.weight"]
     save_file(weights, file, metadata={"format": "pt"})
-    assert "1 weights are missing, model.layers.1.moe.router.weight first" in refusal(saved)
+    assert "model.layers.1.moe.router.weight and 0 other weights are missing" in refusal(saved)
+
+
+def test_whoever_asks_for_it_may_load_what_fits_and_sees_the_report(saved, caplog):
+    rewrite_config(saved, expert_intermediate_size=11)
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        model = StickyMoEForCausalLM.from_pretrained(saved, ignore_mismatched_sizes=True)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert model.model.layers[0].moe.experts.up_proj.shape == (5, 11, 12)
+    assert "LOAD REPORT" in caplog.text
 
 
 def test_another_architecture(saved):

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 
 from stickymoe.model.attention import ResidualProjection
-from stickymoe.model.checkpoint import checkpoint_errors, require_all_weights
+from stickymoe.model.checkpoint import checkpoint_errors, load_report, require_its_own_weights
 from stickymoe.model.config import StickyMoEConfig
 from stickymoe.model.experts import Experts
 from stickymoe.model.router import Router
@@ -35,13 +35,13 @@ class StickyMoEPreTrainedModel(PreTrainedModel):
             CheckpointError: It is missing, damaged, of another architecture or shape, or lacks weights.
         """
         place = pretrained_model_name_or_path
-        with checkpoint_errors(place):
-            ignore = kwargs.pop("ignore_mismatched_sizes", False)
+        ignore = kwargs.pop("ignore_mismatched_sizes", False)
+        with checkpoint_errors(place), load_report(shown=ignore):
             loaded: Any = super().from_pretrained(
                 place, *args, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )
             model, info = loaded
-            require_all_weights(place, info, ignore)
+            require_its_own_weights(place, info, ignore)
         return (model, info) if output_loading_info else model
 
     @classmethod
