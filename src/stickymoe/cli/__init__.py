@@ -1,1 +1,28 @@
-"""(room under construction)"""
+"""The command line: one file a command, each parses, calls one function and prints. Heavy imports wait for the body."""
+
+from __future__ import annotations
+
+import click
+
+from stickymoe import __version__
+from stickymoe.cli.data import data
+from stickymoe.cli.demo import demo
+from stickymoe.cli.evaluate import evaluate
+from stickymoe.cli.generate import generate
+from stickymoe.cli.group import StickyGroup
+from stickymoe.cli.train import train
+
+
+@click.group("stickymoe", cls=StickyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="stickymoe")
+def main() -> None:
+    """Mixture-of-Experts routers that stay put: train them, measure them, see what an expert cache will do.
+
+    \b
+    Start here:
+      stickymoe demo --out demo
+    """
+
+
+for command in (demo, data, train, evaluate, generate):
+    main.add_command(command)
