@@ -39,7 +39,9 @@ def progress_bars(err: Console | None = None) -> Iterator[Report]:
         yield _plain()
         return
     columns = (
-        bars.TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, overflow="ellipsis")),
+        bars.TextColumn(
+            "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        ),
         bars.BarColumn(bar_width=20),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
