@@ -38,6 +38,7 @@ def test_a_narrow_terminal_is_not_overrun(width):
     lines = [re.sub(r"\x1b\[[?\w]*?[a-zA-Z]", "", line).strip("\r") for line in said.splitlines()]
     assert any(line.startswith("train") for line in lines)
     assert max(map(len, lines)) <= width
+    assert not [line for line in lines if "a long name" in line]  # cut short, not wrapped
     assert width < 60 or "300/600" in said
 
 

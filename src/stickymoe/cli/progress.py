@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+COUNTS = 36  # characters that `1000/10000 0:00:00 left 0:00:00` takes, with the gaps between columns
+
 Report = Callable[[str, int, "int | None"], None]
 
 
@@ -38,11 +40,12 @@ def progress_bars(err: Console | None = None) -> Iterator[Report]:
     if not err.is_terminal:
         yield _plain()
         return
+    bar = 20 if err.width >= 80 else 6
+    room = max(8, err.width - bar - COUNTS)  # a description gives way, counts and times do not
+    column = Column(no_wrap=True, overflow="ellipsis", max_width=room)
     columns = (
-        bars.TextColumn(
-            "{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
-        ),
-        bars.BarColumn(bar_width=20),
+        bars.TextColumn("{task.description}", markup=False, table_column=column),
+        bars.BarColumn(bar_width=bar),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
         bars.TextColumn("left"),
