@@ -1,0 +1,139 @@
+"""Write the README's numbers from the committed results: between the markers stands what this prints, and nothing else.
+
+    python benchmarks/readme_numbers.py            # rewrite README.md
+    python benchmarks/readme_numbers.py --check    # fail if it differs
+
+`--take-demo demo` first copies a demo's metrics into benchmarks/results/demo.json and its pictures into docs/img.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stickymoe.core.files import write_json
+from stickymoe.experiments.comparison import Row, compare, find_dense, moe_gain
+from stickymoe.experiments.demo import DEMO_VARIANTS
+from stickymoe.experiments.figures import save_figures
+from stickymoe.experiments.formatting import duration, fixed, percent, signed_percent, times
+from stickymoe.experiments.headline import headline
+from stickymoe.experiments.results import RunResult
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def demo_block() -> str:
+    """Return the demo's sentence and table."""
+    found = json.loads((RESULTS / "demo.json").read_text(encoding="utf-8"))
+    results = [RunResult(run["name"], run["label"], run) for run in found["runs"]]
+    rows, read = compare(results), results[0].read
+    caches = list(next(row for row in rows if row.caches).caches)
+    dense = find_dense(results)
+    gain = f" The experts gain {moe_gain(results[0], dense):.3f} nats a token over the dense control." if dense else ""
+    lines = [
+        f"{headline(results)}{gain}",
+        "",
+        "| variant | perplexity | change | gain kept | switch rate | "
+        + " | ".join(f"hits: {cache.short}" for cache in caches)
+        + " | gate entropy, bits | margin | use entropy, bits |",
+        "|---|" + "--:|" * (7 + len(caches)),
+        *(_line(row, caches) for row in rows),
+        "",
+        f"One seed ({read.seed}), so no intervals; {read.train.steps} steps of {read.train.tokens_per_step:,} tokens; hits: LRU, first "
+        "uses are misses; *gain kept*: the share of what experts gain over a dense model of the same active size. "
+        f"{read.hardware.get('processor')}, {read.hardware.get('cores')} cores, torch {read.versions.get('torch')}; from nothing to the "
+        f"report in {duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
+        "`make demo`; the coefficients were chosen on the validation split ([rule and rows](benchmarks/results/demo_coefficients.json)).",
+    ]
+    return "\n".join(lines)
+
+
+def _line(row: Row, caches: list[Any]) -> str:
+    routing = row.routing
+    cells = [row.label, fixed(row.perplexity, 1), signed_percent(row.perplexity_change), percent(row.share_kept)]
+    cells += [fixed(routing.switch_rate.mean if routing else None)]
+    cells += [percent(row.caches[cache].hit_rate, 1) if routing else "–" for cache in caches]
+    cells += [
+        fixed(routing.gate_entropy_bits.mean if routing else None),
+        fixed(routing.gate_margin.mean if routing else None),
+        fixed(routing.utilisation_entropy_bits.mean if routing else None),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def speed_block() -> str:
+    """Return what a training step costs."""
+    found = json.loads((RESULTS / "train_step.json").read_text(encoding="utf-8"))
+    ratios, ours = found["ratios"], found["contenders"]["product bf16"]
+    names = {
+        "product bf16": "StickyMoE, bf16, sticky objective included",
+        "full logits bf16": "same model, all logits at once, bf16",
+        "full logits float32": "same model, all logits at once, float32",
+        "mixtral bf16": "transformers' Mixtral of the same sizes, bf16",
+    }
+    lines = [
+        f"{found['what'][0].upper()}{found['what'][1:]}, forward to optimizer, on {found['hardware']['threads']} threads of "
+        f"{found['hardware']['processor']}:",
+        "",
+        "| | p20 | p50 | p80 | peak memory |",
+        "|---|--:|--:|--:|--:|",
+        *(
+            f"| {label} | {row['p20_ms']:.0f} ms | {row['p50_ms']:.0f} ms | {row['p80_ms']:.0f} ms | {row['peak_mib']:,.0f} MiB |"
+            for name, label in names.items()
+            for row in [found["contenders"][name]]
+        ),
+        f"| floor: the counted products alone at their measured bf16 rate | | {found['floor']['ms']:.0f} ms | | |",
+        "",
+        f"{times(ratios['speed_over_float32_full_logits'])} the speed of float32, {times(ratios['speed_over_bf16_full_logits'])} that of bf16 "
+        f"with full logits at {percent(ratios['peak_memory_of_bf16_full_logits'])} of its peak memory, {percent(ratios['rate_of_floor'])} of the "
+        f"floor's rate; consistency and anchor add {found['terms']['added_ms']:.1f} ms, {percent(ratios['terms_share_of_step'], 1)} of the step "
+        f"of {ours['p50_ms']:.0f} ms. From [benchmarks/results/train_step.json](benchmarks/results/train_step.json), made by `make bench`.",
+    ]
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"demo": demo_block, "speed": speed_block}
+
+
+def filled(text: str) -> str:
+    """Return the README's text with every block made anew."""
+    for name, block in BLOCKS.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{block()}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def take_demo(folder: Path) -> None:
+    """Copy a finished demo's metrics and figures into the repository."""
+    results = [RunResult.load(folder / "runs" / variant.name) for variant in DEMO_VARIANTS]
+    facts = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
+    write_json(RESULTS / "demo.json", {"seconds": facts["seconds"], "runs": [result.metrics for result in results]})
+    for path in save_figures(ROOT / "docs" / "img", results):
+        path.rename(path.with_name(f"demo-{path.name}"))
+
+
+def main() -> None:
+    """Rewrite or check the README."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if README.md differs")
+    parser.add_argument("--take-demo", type=Path, metavar="FOLDER", help="a finished demo to take over first")
+    options = parser.parse_args()
+    if options.take_demo:
+        take_demo(options.take_demo)
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    if options.check:
+        sys.exit(
+            "README.md is not what the results say; run benchmarks/readme_numbers.py" if filled(text) != text else 0
+        )
+    readme.write_text(filled(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

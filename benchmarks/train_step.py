@@ -1,0 +1,297 @@
+"""Time and memory of one training step at the paper's small size, against plain full-logit cross-entropy and Mixtral.
+
+    python benchmarks/train_step.py                    # about five minutes, two threads, machine otherwise idle
+    python benchmarks/train_step.py --rounds 5 --json benchmarks/results/train_step.json
+
+All contenders take their steps in turn in one process, so that whatever else the machine does reaches each of them; peak
+memory is taken in a process of its own for each. The floor is the time that the counted matrix products alone would take
+at the bfloat16 rate measured here, product by product at the shapes of this model. The chunked floor is harder: it counts the
+vocabulary's products at the chunk size that runs fastest. All contenders run as StickyTrainer would run them. Prints p20/p50/p80, the JSON last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from stickymoe.core.files import write_json
+from stickymoe.experiments.environment import commit, hardware, versions
+from stickymoe.losses import Objective
+from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
+from stickymoe.training.memory import keep_freed_memory
+
+BATCH, SEQ = 16, 256
+TOKENS = BATCH * SEQ
+CONFIG = StickyMoEConfig.preset("paper-small")
+BOTH_TERMS = {"consistency": 0.1, "anchor": 1.0, "load_balancing": 0.01}
+MEMORY_STEPS = 3
+
+
+def product_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The product: chunked projection and cross-entropy, sticky objective."""
+    out = model(inputs, shift_labels=targets)
+    return out.loss + Objective(BOTH_TERMS)(out.routing).total
+
+
+def full_logit_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The same model and objective, all logits at once, as transformers computes the loss."""
+    out = model(inputs)
+    loss = cross_entropy(out.logits.flatten(0, 1).float(), targets.flatten())
+    return loss + Objective(BOTH_TERMS)(out.routing).total
+
+
+def mixtral_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+    """transformers' Mixtral with its own loss and load balancing."""
+    return model(inputs, labels=inputs, shift_labels=targets.contiguous()).loss
+
+
+def sticky() -> nn.Module:
+    """The reference model at the paper's small size."""
+    return StickyMoEForCausalLM(CONFIG)
+
+
+def mixtral() -> nn.Module:
+    """Mixtral of the same width, depth, heads, experts, vocabulary; gated experts of 2/3 the width weigh the same."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(
+        vocab_size=CONFIG.vocab_size,
+        hidden_size=CONFIG.hidden_size,
+        intermediate_size=-(-CONFIG.expert_intermediate_size * 2 // 3 // 8) * 8,  # its kernel wants multiples of 8
+        num_hidden_layers=CONFIG.num_hidden_layers,
+        num_attention_heads=CONFIG.num_attention_heads,
+        num_key_value_heads=CONFIG.num_attention_heads,
+        num_local_experts=CONFIG.num_experts,
+        num_experts_per_tok=CONFIG.num_experts_per_tok,
+        max_position_embeddings=CONFIG.max_position_embeddings,
+        tie_word_embeddings=True,
+        output_router_logits=True,
+        router_aux_loss_coef=0.01,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    return MixtralForCausalLM(config)
+
+
+CONTENDERS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], bool]] = {
+    "product bf16": (sticky, product_loss, True),
+    "full logits float32": (sticky, full_logit_loss, False),
+    "full logits bf16": (sticky, full_logit_loss, True),
+    "mixtral bf16": (mixtral, mixtral_loss, True),
+}
+
+
+class Stepper:
+    """Takes training steps of one contender on random tokens."""
+
+    def __init__(self, name: str) -> None:
+        torch.manual_seed(0)
+        build, self.loss_of, self.bf16 = CONTENDERS[name]
+        self.model = build().train()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        self.tokens = torch.randint(CONFIG.vocab_size, (BATCH, SEQ + 1))
+
+    def step(self) -> float:
+        """Take one step and return its seconds."""
+        begin = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
+            loss = self.loss_of(self.model, self.tokens[:, :-1], self.tokens[:, 1:])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return time.perf_counter() - begin
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """Return p20, p50 and p80 in milliseconds."""
+    ordered = sorted(seconds)
+    return {f"p{p}_ms": 1e3 * ordered[min(len(ordered) - 1, len(ordered) * p // 100)] for p in (20, 50, 80)}
+
+
+def seconds_of(work: Callable[[], object], rounds: int) -> float:
+    """Return the fastest of `rounds` runs after two to warm up; a bound should be a hard one."""
+    times = []
+    for _ in range(rounds + 2):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return min(times[2:])
+
+
+def floor(rounds: int) -> dict[str, Any]:
+    """Count the multiply-adds of a step, forward and both gradients, and time them as bare bfloat16 products."""
+    hidden, width, vocab = CONFIG.hidden_size, CONFIG.expert_intermediate_size, CONFIG.vocab_size
+    heads, layers, experts = CONFIG.num_attention_heads, CONFIG.num_hidden_layers, CONFIG.num_experts
+    rows = TOKENS * CONFIG.num_experts_per_tok // experts
+    linears = {  # name: (rows, inputs, outputs, how many a step)
+        "query-key-value": (TOKENS, hidden, 3 * hidden, layers),
+        "attention output": (TOKENS, hidden, hidden, layers),
+        "expert up": (rows, hidden, width, layers * experts),
+        "expert down": (rows, width, hidden, layers * experts),
+    }
+    parts = []
+    for name, (m, k, n, times) in linears.items():
+        parts.append(
+            {"product": name, "flops": 6 * m * k * n * times, "seconds": linear_seconds(m, k, n, rounds) * times}
+        )
+    whole = linear_seconds(TOKENS, hidden, vocab, rounds)
+    chunked = min(linear_seconds(chunk, hidden, vocab, rounds) * TOKENS / chunk for chunk in (256, 512, 1024))
+    flops = 6 * TOKENS * hidden * vocab
+    parts.append({"product": "vocabulary", "flops": flops, "seconds": whole})
+    width_of_head = hidden // heads
+    a = torch.randn(BATCH * heads, SEQ, width_of_head, dtype=torch.bfloat16)
+    scores = torch.randn(BATCH * heads, SEQ, SEQ, dtype=torch.bfloat16)
+    wide = seconds_of(lambda: torch.bmm(a, a.transpose(1, 2)), rounds)
+    narrow = seconds_of(lambda: torch.bmm(scores, a), rounds)
+    flops = 12 * BATCH * heads * SEQ * SEQ * width_of_head * layers
+    parts.append({"product": "attention scores", "flops": flops, "seconds": (2 * wide + 4 * narrow) * layers})
+    for part in parts:
+        part["teraflops_per_second"] = part["flops"] / part["seconds"] / 1e12
+    seconds = sum(part["seconds"] for part in parts)
+    flops = sum(part["flops"] for part in parts)
+    return {
+        "ms": 1e3 * seconds,
+        "chunked_ms": 1e3 * (seconds - whole + min(whole, chunked)),
+        "flops": flops,
+        "teraflops_per_second": flops / seconds / 1e12,
+        "parts": parts,
+    }
+
+
+def linear_seconds(m: int, k: int, n: int, rounds: int) -> float:
+    """Return the seconds of a linear layer's three products: output, input gradient, weight gradient."""
+    x, w, g = (torch.randn(shape, dtype=torch.bfloat16) for shape in ((m, k), (n, k), (m, n)))
+    y, dx, dw = torch.empty_like(g), torch.empty_like(x), torch.empty_like(w)
+    return (
+        seconds_of(lambda: torch.mm(x, w.t(), out=y), rounds)
+        + seconds_of(lambda: torch.mm(g, w, out=dx), rounds)
+        + seconds_of(lambda: torch.mm(g.t(), x, out=dw), rounds)
+    )
+
+
+def cost_of_terms(rounds: int) -> dict[str, float]:
+    """Return the milliseconds, forward and backward, that consistency and anchor add to load balancing alone."""
+    model = sticky().train()
+    routing = model(torch.randint(CONFIG.vocab_size, (BATCH, SEQ)), return_logits=False, use_cache=False).routing
+    logits = [layer.detach().requires_grad_() for layer in routing.router_logits]
+
+    def run(coefficients: dict[str, float]) -> float:
+        gates = tuple(layer.softmax(-1) for layer in logits)
+        mine = type(routing)(tuple(logits), gates, routing.expert_ids, routing.expert_weights)
+        begin = time.perf_counter()
+        Objective(coefficients)(mine).total.backward()
+        return time.perf_counter() - begin
+
+    alone, both = [], []
+    for _ in range(4 * rounds):
+        alone.append(run({"load_balancing": 0.01}))
+        both.append(run(BOTH_TERMS))
+    return {
+        "load_balancing_ms": percentiles(alone)["p50_ms"],
+        "with_consistency_and_anchor_ms": percentiles(both)["p50_ms"],
+        "added_ms": percentiles(both)["p50_ms"] - percentiles(alone)["p50_ms"],
+    }
+
+
+def peak_memory(name: str) -> dict[str, float]:
+    """Return the peak resident memory, in MiB, of a process that takes a few steps; and what the steps added."""
+    command = [sys.executable, __file__, "--memory-of", name]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(json.loads(output.splitlines()[-1]))
+
+
+def print_memory_of(name: str) -> None:
+    """Take steps and print this process's memory; the child's half of `peak_memory`."""
+    stepper = Stepper(name)
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+    for _ in range(MEMORY_STEPS):
+        stepper.step()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"peak_mib": round(peak), "added_by_steps_mib": round(peak - before)}))
+
+
+def main() -> None:
+    """Measure, print a table and the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="steps of each contender (default 15)")
+    parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
+    parser.add_argument("--json", type=Path, help="also write the result here")
+    parser.add_argument("--memory-of", choices=CONTENDERS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    keep_freed_memory()
+    if options.memory_of:
+        print_memory_of(options.memory_of)
+        return
+    memory = {name: peak_memory(name) for name in CONTENDERS}
+    steppers = {name: Stepper(name) for name in CONTENDERS}
+    seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    for turn in range(options.rounds + 2):
+        for name, stepper in steppers.items():
+            took = stepper.step()
+            if turn >= 2:
+                seconds[name].append(took)
+            print(f"step {turn + 1}/{options.rounds + 2} {name}: {took * 1e3:.0f} ms", file=sys.stderr, flush=True)
+    del steppers
+    bound = floor(options.rounds)
+    terms = cost_of_terms(options.rounds)
+    rows = {name: percentiles(found) | memory[name] for name, found in seconds.items()}
+    ours = rows["product bf16"]
+    result = {
+        "what": f"one training step, {BATCH}x{SEQ} tokens, paper-small, vocabulary {CONFIG.vocab_size}",
+        "contenders": rows,
+        "floor": bound,
+        "terms": terms,
+        "ratios": {
+            "speed_over_float32_full_logits": rows["full logits float32"]["p50_ms"] / ours["p50_ms"],
+            "speed_over_bf16_full_logits": rows["full logits bf16"]["p50_ms"] / ours["p50_ms"],
+            "speed_over_mixtral_bf16": rows["mixtral bf16"]["p50_ms"] / ours["p50_ms"],
+            "peak_memory_of_float32_full_logits": ours["peak_mib"] / rows["full logits float32"]["peak_mib"],
+            "peak_memory_of_bf16_full_logits": ours["peak_mib"] / rows["full logits bf16"]["peak_mib"],
+            "rate_of_floor": bound["ms"] / ours["p50_ms"],
+            "rate_of_chunked_floor": bound["chunked_ms"] / ours["p50_ms"],
+            "terms_share_of_step": terms["added_ms"] / ours["p50_ms"],
+        },
+        "rounds": options.rounds,
+        "hardware": hardware(),
+        "versions": versions(),
+        "commit": commit(),
+    }
+    report(result)
+    if options.json:
+        write_json(options.json, result)
+    print(json.dumps(result))
+
+
+def report(result: dict[str, Any]) -> None:
+    """Print the result for people."""
+    print(result["what"])
+    print(f"{'':24}{'p20':>8}{'p50':>8}{'p80':>8} ms   {'peak':>6}{'added':>7} MiB")
+    for name, row in result["contenders"].items():
+        print(
+            f"{name:24}{row['p20_ms']:8.0f}{row['p50_ms']:8.0f}{row['p80_ms']:8.0f}      "
+            f"{row['peak_mib']:6.0f}{row['added_by_steps_mib']:7.0f}"
+        )
+    print(f"{'floor':24}{'':8}{result['floor']['ms']:8.0f}")
+    print(f"{'floor, chunked':24}{'':8}{result['floor']['chunked_ms']:8.0f}")
+    for part in result["floor"]["parts"]:
+        print(f"  {part['product']:22}{'':8}{1e3 * part['seconds']:8.1f}   {part['teraflops_per_second']:.2f} Tflop/s")
+    for name, value in result["ratios"].items():
+        print(f"{name:40}{value:8.3f}")
+
+
+if __name__ == "__main__":
+    main()
