@@ -2,7 +2,7 @@
 
     python benchmarks/cpu_choices.py --json benchmarks/results/cpu_choices.json    # under a minute, two threads
 
-Attention: one layer of paper-small, forward and backward in bfloat16, fused kernel against `explicit_attention`, by turns.
+Attention: one layer of paper-small, forward and backward in bfloat16, fused and `explicit_attention`, by turns.
 Rows: one expert's up projection on row counts it has not seen before, against the same counts padded to whole blocks.
 """
 

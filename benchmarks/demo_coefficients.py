@@ -2,8 +2,8 @@
 
     python benchmarks/demo_coefficients.py --out runs/demo-sweep    # about half an hour on two cores
 
-Rule, for each method apart: of the coefficients that keep at least half of the MoE gain on the validation split, the one
-with the fewest misses of the paper's cache (LRU, two slots, top-1). Where none keeps half, the one that keeps most.
+Rule, for each method apart: of the coefficients that keep at least half of the MoE gain on the validation split, the
+one with the fewest misses of the paper's cache (LRU, two slots, top-1). Where none keeps half, the one that keeps most.
 Ends with the chosen names and the JSON. The test split is never touched.
 """
 

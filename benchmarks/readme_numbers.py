@@ -35,6 +35,10 @@ def demo_block() -> str:
     caches = list(next(row for row in rows if row.caches).caches)
     dense = find_dense(results)
     gain = f" The experts gain {moe_gain(results[0], dense):.3f} nats a token over the dense control." if dense else ""
+    machine = (
+        f"{read.hardware.get('processor')}, {read.hardware.get('cores')} cores, torch {read.versions.get('torch')}"
+    )
+    amount = f"{read.train.steps} steps of {read.train.tokens_per_step:,} tokens"
     lines = [
         f"{headline(results)}{gain}",
         "",
@@ -44,11 +48,11 @@ def demo_block() -> str:
         "|---|" + "--:|" * (7 + len(caches)),
         *(_line(row, caches) for row in rows),
         "",
-        f"One seed ({read.seed}), so no intervals; {read.train.steps} steps of {read.train.tokens_per_step:,} tokens; hits: LRU, first "
-        "uses are misses; *gain kept*: the share of what experts gain over a dense model of the same active size. "
-        f"{read.hardware.get('processor')}, {read.hardware.get('cores')} cores, torch {read.versions.get('torch')}; from nothing to the "
-        f"report in {duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
-        "`make demo`; the coefficients were chosen on the validation split ([rule and rows](benchmarks/results/demo_coefficients.json)).",
+        f"One seed ({read.seed}), so no intervals; {amount}; hits: LRU, first uses are misses; *gain kept*: the share "
+        f"of what experts gain over a dense model of the same active size. {machine}; from start to report in "
+        f"{duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
+        "`make demo`; the coefficients were chosen on the validation split "
+        "([rule and rows](benchmarks/results/demo_coefficients.json)).",
     ]
     return "\n".join(lines)
 
@@ -76,23 +80,28 @@ def speed_block() -> str:
         "full logits float32": "same model, all logits at once, float32",
         "mixtral bf16": "transformers' Mixtral of the same sizes, bf16",
     }
+    rows = []
+    for name, label in names.items():
+        row = found["contenders"][name]
+        times_ms = " | ".join(f"{row[key]:.0f} ms" for key in ("p20_ms", "p50_ms", "p80_ms"))
+        rows.append(f"| {label} | {times_ms} | {row['peak_mib']:,.0f} MiB |")
+    machine = f"{found['hardware']['threads']} threads of {found['hardware']['processor']}"
     lines = [
-        f"{found['what'][0].upper()}{found['what'][1:]}, forward to optimizer, on {found['hardware']['threads']} threads of "
-        f"{found['hardware']['processor']}:",
+        f"{found['what'][0].upper()}{found['what'][1:]}, forward to optimizer, on {machine}:",
         "",
         "| | p20 | p50 | p80 | peak memory |",
         "|---|--:|--:|--:|--:|",
-        *(
-            f"| {label} | {row['p20_ms']:.0f} ms | {row['p50_ms']:.0f} ms | {row['p80_ms']:.0f} ms | {row['peak_mib']:,.0f} MiB |"
-            for name, label in names.items()
-            for row in [found["contenders"][name]]
-        ),
+        *rows,
         f"| floor: the counted products alone at their measured bf16 rate | | {found['floor']['ms']:.0f} ms | | |",
+        f"| the same with the best chunk size for the vocabulary | | {found['floor']['chunked_ms']:.0f} ms | | |",
         "",
-        f"{times(ratios['speed_over_float32_full_logits'])} the speed of float32, {times(ratios['speed_over_bf16_full_logits'])} that of bf16 "
-        f"with full logits at {percent(ratios['peak_memory_of_bf16_full_logits'])} of its peak memory, {percent(ratios['rate_of_floor'])} of the "
-        f"floor's rate; consistency and anchor add {found['terms']['added_ms']:.1f} ms, {percent(ratios['terms_share_of_step'], 1)} of the step "
-        f"of {ours['p50_ms']:.0f} ms. From [benchmarks/results/train_step.json](benchmarks/results/train_step.json), made by `make bench`.",
+        f"{times(ratios['speed_over_float32_full_logits'])} the speed of float32 and "
+        f"{times(ratios['speed_over_bf16_full_logits'])} that of bf16 with full logits, at "
+        f"{percent(ratios['peak_memory_of_bf16_full_logits'])} of the latter's peak memory; "
+        f"{percent(ratios['rate_of_floor'])} of the floor's rate, {percent(ratios['rate_of_chunked_floor'])} of the "
+        f"chunked floor's. Consistency and anchor add {found['terms']['added_ms']:.1f} ms, "
+        f"{percent(ratios['terms_share_of_step'], 1)} of the step of {ours['p50_ms']:.0f} ms. From "
+        "[benchmarks/results/train_step.json](benchmarks/results/train_step.json), made by `make bench`.",
     ]
     return "\n".join(lines)
 

@@ -3,10 +3,11 @@
     python benchmarks/train_step.py                    # about five minutes, two threads, machine otherwise idle
     python benchmarks/train_step.py --rounds 5 --json benchmarks/results/train_step.json
 
-All contenders take their steps in turn in one process, so that whatever else the machine does reaches each of them; peak
-memory is taken in a process of its own for each. The floor is the time that the counted matrix products alone would take
-at the bfloat16 rate measured here, product by product at the shapes of this model. The chunked floor is harder: it counts the
-vocabulary's products at the chunk size that runs fastest. All contenders run as StickyTrainer would run them. Prints p20/p50/p80, the JSON last.
+All contenders take their steps in turn in one process, so that whatever else the machine does reaches each of them;
+peak memory is taken in a process of its own for each; all run as StickyTrainer would run them. The floor is the time
+that the counted matrix products alone would take at the bfloat16 rate measured here, each at its shape in this model.
+The chunked floor is harder: it counts the vocabulary's products at the chunk size that runs fastest. Prints p20, p50,
+p80, the JSON last.
 """
 
 from __future__ import annotations
