@@ -17,7 +17,7 @@ from typing import Any
 
 from stickymoe.core.files import write_json
 from stickymoe.experiments.comparison import Row, compare, find_dense, moe_gain
-from stickymoe.experiments.demo import DEMO_VARIANTS
+from stickymoe.experiments.demo import DEMO_VARIANTS, SUMMARY_FILE
 from stickymoe.experiments.figures import save_figures
 from stickymoe.experiments.formatting import duration, fixed, percent, signed_percent, times
 from stickymoe.experiments.headline import headline
@@ -121,8 +121,10 @@ def filled(text: str) -> str:
 def take_demo(folder: Path) -> None:
     """Copy a finished demo's metrics and figures into the repository."""
     results = [RunResult.load(folder / "runs" / variant.name) for variant in DEMO_VARIANTS]
-    facts = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
-    write_json(RESULTS / "demo.json", {"seconds": facts["seconds"], "runs": [result.metrics for result in results]})
+    facts = json.loads((folder / SUMMARY_FILE).read_text(encoding="utf-8"))
+    if facts["seconds"] is None:
+        sys.exit(f"{folder} was made in several goes, so its time is not known; run the demo anew")
+    write_json(RESULTS / "demo.json", facts)
     for path in save_figures(ROOT / "docs" / "img", results):
         path.rename(path.with_name(f"demo-{path.name}"))
 

@@ -1,5 +1,6 @@
 """The demo: all variants on the same batches, resumed after any end, one report. Runs are trained in this process."""
 
+import json
 import shutil
 
 import pytest
@@ -67,6 +68,10 @@ def test_a_run_that_dies_is_named_and_the_same_command_goes_on_and_then_keeps_al
     assert page == tmp_path / "report.html"
     assert "Vanilla" in html
     assert "stickymoe demo" not in html  # these are not the demo's variants
+    summary = json.loads((tmp_path / "demo.json").read_text(encoding="utf-8"))
+    assert [run["label"] for run in summary["runs"]] == ["Vanilla", "Soft λ=0.5", "Dense control"]
+    assert summary["headline"] in html.replace("&#39;", "'")
+    assert summary["seconds"] is None  # made in two goes
 
     begun.clear()
     assert run_demo(tmp_path, variants=VARIANTS, overrides=overrides)[0][0].read == results[0].read
@@ -104,11 +109,11 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, overrides, tmp_path):
 
 
 def test_the_report_names_the_command_that_makes_it(tmp_path):
-    setup = demo._setup(tmp_path / "my demo", demo.DEMO_VARIANTS, "test", ["data.corpus=a b"], 12.4, whole=True)
+    setup = demo._setup(tmp_path / "my demo", demo.DEMO_VARIANTS, "test", ["data.corpus=a b"], 12)
     assert setup["commands"] == ["stickymoe demo --out 'my demo' --set 'data.corpus=a b'"]
     assert setup["seconds"] == 12
-    assert "seconds" not in demo._setup(tmp_path, demo.DEMO_VARIANTS, "test", [], 1.0, whole=False)
-    assert len(demo._setup(tmp_path, VARIANTS, "validation", [], 1.0, whole=False)["notes"]) == 1
+    assert "seconds" not in demo._setup(tmp_path, demo.DEMO_VARIANTS, "test", [], None)
+    assert len(demo._setup(tmp_path, VARIANTS, "validation", [], None)["notes"]) == 1
 
 
 def test_every_run_has_a_line_of_progress_that_says_when_it_is_measured(tmp_path):

@@ -95,6 +95,11 @@ def test_the_same_results_give_the_same_bytes(four_runs, tmp_path):
     assert all(image.startswith(b"\x89PNG") for image in one)
 
 
+def test_a_layer_without_a_pair_does_not_count_in_the_mean_switch_rate():
+    assert mean_switch_rate({"switch_rate": [0.5, None, 0.25]}) == 0.375
+    assert mean_switch_rate({"switch_rate": [None, None]}) is None
+
+
 def test_long_logs_are_thinned_to_means_of_neighbours(make_result):
     result = make_result("soft", 200.0)
     result.log[:] = [{"step": step, "cross_entropy": 2.0 * step} for step in range(1, 301)]

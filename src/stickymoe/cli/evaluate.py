@@ -27,4 +27,6 @@ def evaluate(run: Path, split: str, batch_size: int) -> None:
     with progress_bars() as report:
         result = evaluate_run(run, split, batch_size=batch_size, progress=report)
     console().print(terminal_table([result]))
+    parameters = result.read.parameters
+    click.echo(f"parameters: {parameters.total:,}, of which {parameters.active:,} serve a token")
     click.echo(f"metrics: {run / 'metrics.json'}   report: {run / 'report.html'}")

@@ -43,4 +43,6 @@ def train(recipe: str, out: Path | None, overrides: tuple[str, ...], resume: boo
         stop.args = (f"{str(stop) or 'interrupted'}; the command: {go_on}",)
         raise
     console().print(terminal_table([result]))
+    parameters = result.read.parameters
+    click.echo(f"parameters: {parameters.total:,}, of which {parameters.active:,} serve a token")
     click.echo(f"run: {folder}   report: {folder / 'report.html'}")

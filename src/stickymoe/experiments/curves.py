@@ -25,7 +25,10 @@ def cross_entropy(row: dict[str, Any]) -> float | None:
 def mean_switch_rate(row: dict[str, Any]) -> float | None:
     """Return a log row's switch rate, mean over layers, if it has one."""
     values = row.get("switch_rate")
-    return sum(values) / len(values) if isinstance(values, list) and values else None
+    known = (
+        [value for value in values if value is not None] if isinstance(values, list) else []
+    )  # null: no pair counted
+    return sum(known) / len(known) if known else None
 
 
 def series(result: RunResult, value_of: LogValue) -> tuple[list[float], list[float]]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from stickymoe.core.errors import TrainingError
+from stickymoe.core.files import write_json
 from stickymoe.data import ProgressCallback
 from stickymoe.experiments.environment import usable_cores
+from stickymoe.experiments.headline import headline
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import load_recipe, save_recipe
 from stickymoe.experiments.report import write_report
@@ -26,6 +28,7 @@ from stickymoe.experiments.variants import DENSE, VANILLA, Variant, soft, soft_h
 # benchmarks/results/demo_coefficients.json.
 DEMO_VARIANTS = (VANILLA, soft(0.2), soft_hard(0.1, 1.0), DENSE)
 TITLE = "Sticky routing on real text"
+SUMMARY_FILE = "demo.json"
 
 
 def run_demo(
@@ -37,12 +40,12 @@ def run_demo(
     overrides: Sequence[str] = (),
     progress: ProgressCallback | None = None,
 ) -> tuple[list[RunResult], Path]:
-    """Train the variants on the same batches, evaluate them, and write `OUT/report.html`.
+    """Train the variants on the same batches, evaluate them, and write `OUT/report.html` and `OUT/demo.json`.
 
     Runs that stand from an earlier call are kept if recipe and code are the same, interrupted ones go on.
 
     Args:
-        out: Folder; gets `runs/VARIANT/` and `report.html`.
+        out: Folder; gets `runs/VARIANT/`, the report and its numbers.
         variants: What to compare.
         split: Split to evaluate on.
         jobs: Runs at a time; as many as there are cores if not given.
@@ -72,13 +75,12 @@ def run_demo(
         results = [RunResult.load(folder) for folder in folders]
         routed = [pair for pair in zip(results, folders, strict=True) if not pair[0].is_dense]
         page = out / REPORT_FILE
-        write_report(
-            page,
-            results,
-            [passage_of(result, folder, corpus) for result, folder in routed],
-            title=TITLE,
-            setup=_setup(out, variants, split, overrides, time.perf_counter() - begun, whole=len(todo) == len(recipes)),
-        )
+        passages = [passage_of(result, folder, corpus) for result, folder in routed]
+        seconds = round(time.perf_counter() - begun) if len(todo) == len(recipes) else None
+        setup = _setup(out, variants, split, overrides, seconds)
+        write_report(page, results, passages, title=TITLE, setup=setup)
+        summary = {"seconds": seconds, "headline": headline(results), "runs": [result.metrics for result in results]}
+        write_json(out / SUMMARY_FILE, summary)
     return results, page
 
 
@@ -103,9 +105,9 @@ def _job(recipe: Recipe, folder: Path, out: Path, split: str) -> Job:
 
 
 def _setup(
-    out: Path, variants: Sequence[Variant], split: str, overrides: Sequence[str], seconds: float, *, whole: bool
+    out: Path, variants: Sequence[Variant], split: str, overrides: Sequence[str], seconds: int | None
 ) -> dict[str, Any]:
-    """Return what the report says of how it came about; times only where all runs were made in one go."""
+    """Return what the report says of how it came about; `seconds` is known where all runs were made in one go."""
     setup: dict[str, Any] = {
         "notes": ["All runs see the same batches in the same order and differ in nothing but what their name says."]
     }
@@ -114,8 +116,8 @@ def _setup(
         setup["commands"] = [shlex.join(["stickymoe", "demo", "--out", out.resolve().name, *words])]
         if split != "validation":
             setup["notes"].append(f"The coefficients were chosen on the validation split; this page shows {split}.")
-    if whole:
-        setup["seconds"] = round(seconds)
+    if seconds is not None:
+        setup["seconds"] = seconds
     return setup
 
 

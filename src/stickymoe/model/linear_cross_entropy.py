@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from stickymoe.core.errors import SettingError
 
 IGNORED = -100
-# 512 rows of bfloat16 logits of a 50,257 vocabulary are 51 MB
+# 512 rows of bfloat16 logits of a 50,257 vocabulary are 51 MB; benchmarks/cross_entropy.py compares the sizes
 CHUNK_TOKENS = 512
 # Rows of the weight's gradient made at a time in bfloat16: at width 128 they are 2 MB, which a core's cache holds
 SLICE_ROWS = 8192
@@ -155,7 +155,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """Add `left @ right` to `total`, whose dtype may be wider, a slice at a time so that the product stays in the cache."""
+    """Add `left @ right` to `total`, whose dtype may be wider; by slices, so that the product stays in the cache."""
     if left.dtype == total.dtype:
         total.addmm_(left, right)
         return

@@ -1,4 +1,4 @@
-"""Keeps freed memory in the process while training on the CPU, where a step asks for the same large blocks each time."""
+"""Keeps freed memory in the process: on the CPU, every training step asks for the same large blocks again."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _NEVER = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Tell glibc to serve large blocks from its heap and not to hand freed ones back to the system.
 
-    By default every block over 32 MB is mapped anew, so that each step pays for tens of thousands of page faults. What is
-    kept is what the step needs at its peak anyway. Does nothing on other C libraries.
+    By default every block over 32 MB is mapped anew, so that each step pays for tens of thousands of page faults. What
+    is kept is what the step needs at its peak anyway. Does nothing on other C libraries.
 
     Returns:
         Whether the setting was taken.
