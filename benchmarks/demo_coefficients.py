@@ -22,8 +22,8 @@ from stickymoe.experiments.headline import choose_highlight
 from stickymoe.experiments.variants import DENSE, VANILLA, soft, soft_hard
 
 METHODS = {
-    "soft": [soft(coefficient) for coefficient in (0.05, 0.1, 0.2, 0.5)],
-    "soft-hard": [soft_hard(0.1, anchor) for anchor in (0.1, 0.5, 1.0)],
+    "soft": [soft(coefficient) for coefficient in (0.02, 0.05, 0.1, 0.2)],
+    "soft-hard": [soft_hard(0.02, 0.1), soft_hard(0.05, 0.1), soft_hard(0.05, 0.5), soft_hard(0.1, 1.0)],
 }
 
 
