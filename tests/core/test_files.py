@@ -12,7 +12,7 @@ import pytest
 
 from stickymoe.core import files
 from stickymoe.core.errors import StickyMoEError, StorageError
-from stickymoe.core.files import sha256_of, whole_file, write_json
+from stickymoe.core.files import sha256_of, storage_errors, whole_file, write_json
 
 
 def names_in(folder):
@@ -57,6 +57,26 @@ def test_ctrl_c_halfway_leaves_the_old_file(old):
         write_half(old, KeyboardInterrupt())
     assert old.read_text() == "old"
     assert names_in(old.parent) == ["metrics.json"]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Error while serializing: I/O error: No space left on device (os error 28)", "no space left on device"),
+        ("[inline_container.cc] . PytorchStreamWriter failed writing file", "the disk is full or refuses the write"),
+    ],
+)
+def test_a_refusal_told_by_another_library_is_the_same_line(tmp_path, message, reason):
+    expected = f"could not write .*: {reason}; all else is safe, delete something"
+    with pytest.raises(StorageError, match=expected), storage_errors(tmp_path, "all else is safe", "delete something"):
+        raise RuntimeError(message)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("os error 28 of another kind"), OSError(errno.ENOENT, "gone")])
+def test_what_is_no_refusal_passes_through(tmp_path, error):
+    with pytest.raises(type(error)) as caught, storage_errors(tmp_path):
+        raise error
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])

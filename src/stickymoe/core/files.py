@@ -7,11 +7,16 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from stickymoe.core.errors import StorageError
+
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
+_TORCH_WRITE = re.compile(r"PytorchStreamWriter|inline_container|file write failed")
 
 
 @contextlib.contextmanager
@@ -28,24 +33,41 @@ def whole_file(path: Path) -> Iterator[Path]:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             yield temporary
-            _flush_to_disk(temporary)
+            flush_to_disk(temporary)
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn a full or read-only disk into one `StorageError` that names `path`."""
+def storage_errors(
+    path: Path, safe: str = "nothing that was there before is lost", way_out: str = "free some space and retry"
+) -> Iterator[None]:
+    """Turn a full or read-only disk into one `StorageError` that names `path`, also where no OSError says so.
+
+    Writers in Rust put the system's error number into their message, torch's only say that a write failed.
+
+    Args:
+        path: What could not be written.
+        safe: What the user need not worry about.
+        way_out: What to do.
+    """
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG):
-            reason = os.strerror(error.errno).lower()
-            raise StorageError(
-                f"could not write {path}: {reason}; nothing that was there before is lost, free some space and retry"
-            ) from error
-        raise
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else _number_in(str(error))
+        if number in _REFUSALS:
+            reason = os.strerror(number).lower()
+        elif not isinstance(error, OSError) and _TORCH_WRITE.search(str(error)):
+            reason = "the disk is full or refuses the write"
+        else:
+            raise
+        raise StorageError(f"could not write {path}: {reason}; {safe}, {way_out}") from error
+
+
+def _number_in(message: str) -> int | None:
+    found = _RUST_ERROR.search(message)
+    return int(found[1]) if found else None
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -61,7 +83,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _flush_to_disk(path: Path) -> None:
+def flush_to_disk(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's entries, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

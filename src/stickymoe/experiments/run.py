@@ -31,10 +31,11 @@ from stickymoe.experiments.run_folder import (
     require_own_recipe,
     trace_file,
 )
-from stickymoe.experiments.run_model import build_model, load_model, model_config, save_model, without_progress_bars
+from stickymoe.experiments.run_model import build_model, load_model, model_config, save_model
 from stickymoe.model import StickyMoEForCausalLM
 from stickymoe.traces import RoutingTrace
 from stickymoe.training import StickyArguments, StickyTrainer, evaluate, read_log
+from stickymoe.training.quiet import without_progress_bars
 
 PASSAGE_TOKENS = 96
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerFast, set_seed
-from transformers.utils import logging as hf_logging
 
-from stickymoe.core.errors import CheckpointError, SettingError, StorageError
+from stickymoe.core.errors import CheckpointError, SettingError
+from stickymoe.core.files import storage_errors
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.run_folder import model_folder, read_json
 from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
+from stickymoe.training.quiet import without_progress_bars
 
 LEAST_POSITIONS = 256
-_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES)
 
 
 def model_config(recipe: Recipe, vocab_size: int) -> StickyMoEConfig:
@@ -61,7 +56,10 @@ def save_model(model: StickyMoEForCausalLM, tokenizer: PreTrainedTokenizerFast, 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        with _refusals(folder), without_progress_bars():
+        with (
+            storage_errors(folder, "the checkpoints are intact", "free some space and add --resume"),
+            without_progress_bars(),
+        ):
             model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
             shutil.rmtree(folder, ignore_errors=True)
@@ -107,31 +105,3 @@ def load_tokenizer(run: Path) -> PreTrainedTokenizerFast:
     except Exception as error:  # tokenizers raises bare Exception
         reason = " ".join(str(error).split())
         raise CheckpointError(f"the tokenizer in {folder} cannot be read ({reason}); train the run again") from None
-
-
-@contextlib.contextmanager
-def without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing on the terminal, which is the caller's."""
-    enabled = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if enabled:
-            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-@contextlib.contextmanager
-def _refusals(folder: Path) -> Iterator[None]:
-    """Turn a disk's refusal into one line, also where it comes from Rust, whose writers raise no OSError."""
-    try:
-        yield
-    except Exception as error:
-        told = re.search(r"\(os error (\d+)\)", str(error))
-        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-        if number not in _REFUSED:
-            raise
-        reason = os.strerror(number).lower()
-        raise StorageError(
-            f"could not write {folder}: {reason}; the checkpoints are intact, free some space and add --resume"
-        ) from error

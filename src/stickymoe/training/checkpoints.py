@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stickymoe.core.errors import CheckpointError, StorageError
-from stickymoe.core.files import sha256_of, storage_errors, write_json
+from stickymoe.core.errors import CheckpointError
+from stickymoe.core.files import flush_to_disk, sha256_of, storage_errors, write_json
 
 log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
 _NAME = re.compile(r"checkpoint-(\d+)")
-# What torch's and safetensors' writers say when the disk refuses; they do not raise OSError.
-_REFUSED = "|".join(str(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
-_FULL_DISK = re.compile(rf"PytorchStreamWriter|inline_container|file write failed|os error ({_REFUSED})\b")
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
@@ -50,7 +45,7 @@ def whole_checkpoint(folder: Path) -> Iterator[None]:
     """
     discard(folder)
     try:
-        with _storage_errors(folder):
+        with storage_errors(folder, "earlier checkpoints are intact", "free some space and resume"):
             yield
             seal(folder)
     except BaseException:
@@ -62,11 +57,11 @@ def seal(folder: Path) -> None:
     """Flush every file of a checkpoint to disk and, last of all, write the manifest that vouches for them."""
     files = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST):
-        _flush(path)
+        flush_to_disk(path)
         files[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    _flush(folder)
+    flush_to_disk(folder)
     write_json(folder / MANIFEST, {"schema": SCHEMA, "step": step_of(folder), "files": files})
-    _flush(folder)
+    flush_to_disk(folder)
 
 
 def verify(folder: Path) -> None:
@@ -152,27 +147,3 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if any(Path(name).is_absolute() or ".." in Path(name).parts for name in files):
         raise CheckpointError(f"{path} is damaged: it names files outside its folder; use an earlier checkpoint")
     return files
-
-
-@contextlib.contextmanager
-def _storage_errors(folder: Path) -> Iterator[None]:
-    try:
-        with storage_errors(folder):
-            yield
-    except StorageError:
-        raise
-    except Exception as error:
-        if _FULL_DISK.search(str(error)) is None:
-            raise
-        raise StorageError(
-            f"could not write {folder}: the disk is full or refuses the write; earlier checkpoints are intact, free "
-            "some space and resume"
-        ) from error
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

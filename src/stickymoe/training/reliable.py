@@ -10,13 +10,13 @@ from typing import Any
 from torch import nn
 from transformers import Trainer
 from transformers.trainer import TRAINING_ARGS_NAME
-from transformers.utils import logging as hf_logging
 
 from stickymoe.core.errors import SettingError
 from stickymoe.core.files import whole_file
 from stickymoe.training import checkpoints
 from stickymoe.training.architecture import require_same_architecture
 from stickymoe.training.interrupts import Interrupted, StopSignals
+from stickymoe.training.quiet import without_progress_bars
 
 
 class ReliableTrainer(Trainer):
@@ -114,7 +114,7 @@ class ReliableTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """Save model and settings; the settings as JSON, since nothing of ours is pickled."""
         folder = Path(output_dir or self.run_folder)
-        with self._config_as_it_came(), _no_progress_bar():
+        with self._config_as_it_came(), without_progress_bars():
             super()._save(str(folder), state_dict)
         if self.args.should_save:
             (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)
@@ -133,15 +133,3 @@ class ReliableTrainer(Trainer):
             yield
         finally:
             config.use_cache = during
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Keep `save_pretrained` from drawing on the terminal, which is the caller's."""
-    enabled = hf_logging.is_progress_bar_enabled()
-    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if enabled:
-            hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
