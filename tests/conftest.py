@@ -3,6 +3,7 @@
 A folder of tests may have its own conftest; pytest reads it after this one. Nothing may import the package before.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -27,3 +28,6 @@ def modules():
 if early := [name for name in sys.modules if name.startswith("stickymoe.") and name in set(modules()) - UNCHECKED]:
     raise RuntimeError(f"imported before its types could be checked: {', '.join(early)}")
 install_import_hook(sorted(set(modules()) - UNCHECKED), CHECKER)
+
+# Started in the background of a shell, Python is told to ignore Ctrl-C, and its children with it; the tests send it
+signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -40,7 +40,7 @@ def test_bad_input_is_one_line_with_exit_code_2(stickymoe, tmp_path):
     for words, message in (
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--out", "file"], "run folder file cannot be written: file exists; choose another --out"),
-        (["--set", "model.num_experts_per_tok=9"], "model.num_experts_per_tok must be <= model.num_experts (4), got 9"),
+        (["--set", "model.num_experts_per_tok=9"], "model.num_experts_per_tok must be <= model.num_experts (8), got 9"),
         (["--set", "modl.x=9"], "recipe key modl is unknown; did you mean 'model'?"),
     ):
         done = stickymoe("demo", *words)
