@@ -23,7 +23,10 @@ from stickymoe.experiments.variants import DENSE, VANILLA, soft, soft_hard
 
 METHODS = {
     "soft": [soft(coefficient) for coefficient in (0.02, 0.05, 0.1, 0.2)],
-    "soft-hard": [soft_hard(0.02, 0.1), soft_hard(0.05, 0.1), soft_hard(0.05, 0.5), soft_hard(0.1, 1.0)],
+    "soft-hard": [
+        soft_hard(coefficient, anchor)
+        for coefficient, anchor in ((0.02, 0.1), (0.05, 0.1), (0.05, 0.5), (0.1, 0.05), (0.1, 0.1), (0.1, 1.0))
+    ],
 }
 
 

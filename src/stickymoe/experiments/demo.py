@@ -26,7 +26,7 @@ from stickymoe.experiments.variants import DENSE, VANILLA, Variant, soft, soft_h
 
 # Chosen on the validation split by `python benchmarks/demo_coefficients.py`, its rule is written there; the rows are in
 # benchmarks/results/demo_coefficients.json.
-DEMO_VARIANTS = (VANILLA, soft(0.2), soft_hard(0.1, 1.0), DENSE)
+DEMO_VARIANTS = (VANILLA, soft(0.1), soft_hard(0.02, 0.1), DENSE)
 TITLE = "Sticky routing on real text"
 SUMMARY_FILE = "demo.json"
 
