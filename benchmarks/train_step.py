@@ -3,11 +3,11 @@
     python benchmarks/train_step.py                    # about five minutes, two threads, machine otherwise idle
     python benchmarks/train_step.py --rounds 5 --json benchmarks/results/train_step.json
 
-All contenders take their steps in turn in one process, so that whatever else the machine does reaches each of them;
-peak memory is taken in a process of its own for each; all run as StickyTrainer would run them. The floor is the time
-that the counted matrix products alone would take at the bfloat16 rate measured here, each at its shape in this model.
-The chunked floor is harder: it counts the vocabulary's products at the chunk size that runs fastest. Prints p20, p50,
-p80, the JSON last.
+Each contender lives in a process of its own, and they take blocks of steps in turn, so that whatever else the machine
+does reaches each of them; the first step of a block, on a cold cache, does not count. All run as StickyTrainer would
+run them. The floor is the time that the counted matrix products alone would take at the bfloat16 rate measured here,
+each at its shape in this model, its median over the same blocks. The chunked floor is harder: it counts the
+vocabulary's products at the chunk size that runs fastest. Prints p20, p50, p80, the JSON last.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -37,7 +38,7 @@ BATCH, SEQ = 16, 256
 TOKENS = BATCH * SEQ
 CONFIG = StickyMoEConfig.preset("paper-small")
 BOTH_TERMS = {"consistency": 0.1, "anchor": 1.0, "load_balancing": 0.01}
-MEMORY_STEPS = 3
+BLOCK_STEPS = 4
 
 
 def product_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -123,16 +124,16 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def seconds_of(work: Callable[[], object], rounds: int) -> float:
-    """Return the fastest of `rounds` runs after two to warm up; a bound should be a hard one."""
+    """Return the median of `rounds` runs after two to warm up."""
     times = []
     for _ in range(rounds + 2):
         begin = time.perf_counter()
         work()
         times.append(time.perf_counter() - begin)
-    return min(times[2:])
+    return statistics.median(times[2:])
 
 
-def floor(rounds: int) -> dict[str, Any]:
+def floor(rounds: int) -> list[dict[str, Any]]:
     """Count the multiply-adds of a step, forward and both gradients, and time them as bare bfloat16 products."""
     hidden, width, vocab = CONFIG.hidden_size, CONFIG.expert_intermediate_size, CONFIG.vocab_size
     heads, layers, experts = CONFIG.num_attention_heads, CONFIG.num_hidden_layers, CONFIG.num_experts
@@ -148,10 +149,8 @@ def floor(rounds: int) -> dict[str, Any]:
         parts.append(
             {"product": name, "flops": 6 * m * k * n * times, "seconds": linear_seconds(m, k, n, rounds) * times}
         )
-    whole = linear_seconds(TOKENS, hidden, vocab, rounds)
-    chunked = min(linear_seconds(chunk, hidden, vocab, rounds) * TOKENS / chunk for chunk in (256, 512, 1024))
     flops = 6 * TOKENS * hidden * vocab
-    parts.append({"product": "vocabulary", "flops": flops, "seconds": whole})
+    parts.append({"product": "vocabulary", "flops": flops, "seconds": linear_seconds(TOKENS, hidden, vocab, rounds)})
     width_of_head = hidden // heads
     a = torch.randn(BATCH * heads, SEQ, width_of_head, dtype=torch.bfloat16)
     scores = torch.randn(BATCH * heads, SEQ, SEQ, dtype=torch.bfloat16)
@@ -159,15 +158,26 @@ def floor(rounds: int) -> dict[str, Any]:
     narrow = seconds_of(lambda: torch.bmm(scores, a), rounds)
     flops = 12 * BATCH * heads * SEQ * SEQ * width_of_head * layers
     parts.append({"product": "attention scores", "flops": flops, "seconds": (2 * wide + 4 * narrow) * layers})
+    chunked = min(linear_seconds(chunk, hidden, vocab, rounds) * TOKENS / chunk for chunk in (256, 512, 1024))
+    parts.append({"product": "vocabulary, chunked", "flops": 6 * TOKENS * hidden * vocab, "seconds": chunked})
+    return parts
+
+
+def medians(measured: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the floor out of several measurements of its parts."""
+    parts = [
+        {**same[0], "seconds": statistics.median(part["seconds"] for part in same)}
+        for same in zip(*measured, strict=True)
+    ]
     for part in parts:
         part["teraflops_per_second"] = part["flops"] / part["seconds"] / 1e12
-    seconds = sum(part["seconds"] for part in parts)
-    flops = sum(part["flops"] for part in parts)
+    seconds = {part["product"]: part["seconds"] for part in parts}
+    whole, chunked = seconds["vocabulary"], seconds["vocabulary, chunked"]
+    other = sum(seconds.values()) - whole - chunked
     return {
-        "ms": 1e3 * seconds,
-        "chunked_ms": 1e3 * (seconds - whole + min(whole, chunked)),
-        "flops": flops,
-        "teraflops_per_second": flops / seconds / 1e12,
+        "ms": 1e3 * (other + whole),
+        "chunked_ms": 1e3 * (other + min(whole, chunked)),
+        "flops": sum(part["flops"] for part in parts[:-1]),
         "parts": parts,
     }
 
@@ -207,47 +217,59 @@ def cost_of_terms(rounds: int) -> dict[str, float]:
     }
 
 
-def peak_memory(name: str) -> dict[str, float]:
-    """Return the peak resident memory, in MiB, of a process that takes a few steps; and what the steps added."""
-    command = [sys.executable, __file__, "--memory-of", name]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return dict(json.loads(output.splitlines()[-1]))
+class Contender:
+    """A process that takes steps of one contender when told to."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        command = [sys.executable, __file__, "--serve", name, "--threads", str(threads)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, steps: int) -> dict[str, Any]:
+        """Return the seconds of so many steps, and the memory so far in MiB."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(steps, file=self.process.stdin, flush=True)
+        return dict(json.loads(self.process.stdout.readline()))
 
 
-def print_memory_of(name: str) -> None:
-    """Take steps and print this process's memory; the child's half of `peak_memory`."""
+def serve(name: str) -> None:
+    """Answer with steps until the input ends; the other half of `Contender`."""
     stepper = Stepper(name)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    for _ in range(MEMORY_STEPS):
-        stepper.step()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"peak_mib": round(peak), "added_by_steps_mib": round(peak - before)}))
+    for line in sys.stdin:
+        seconds = [stepper.step() for _ in range(int(line))]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        told = {"seconds": seconds, "peak_mib": round(peak), "added_by_steps_mib": round(peak - before)}
+        print(json.dumps(told), flush=True)
 
 
 def main() -> None:
     """Measure, print a table and the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15, help="steps of each contender (default 15)")
+    parser.add_argument("--rounds", type=int, default=15, help="counted steps of each contender (default 15)")
     parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
     parser.add_argument("--json", type=Path, help="also write the result here")
-    parser.add_argument("--memory-of", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_freed_memory()
-    if options.memory_of:
-        print_memory_of(options.memory_of)
+    if options.serve:
+        serve(options.serve)
         return
-    memory = {name: peak_memory(name) for name in CONTENDERS}
-    steppers = {name: Stepper(name) for name in CONTENDERS}
+    contenders = {name: Contender(name, options.threads) for name in CONTENDERS}
     seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    for turn in range(options.rounds + 2):
-        for name, stepper in steppers.items():
-            took = stepper.step()
-            if turn >= 2:
-                seconds[name].append(took)
-            print(f"step {turn + 1}/{options.rounds + 2} {name}: {took * 1e3:.0f} ms", file=sys.stderr, flush=True)
-    del steppers
-    bound = floor(options.rounds)
+    memory = {name: contender.ask(BLOCK_STEPS) for name, contender in contenders.items()}  # to warm up
+    floors: list[list[dict[str, Any]]] = []
+    blocks = -(-options.rounds // (BLOCK_STEPS - 1))
+    for block in range(blocks):
+        for name, contender in contenders.items():
+            memory[name] = contender.ask(BLOCK_STEPS)
+            seconds[name] += memory[name].pop("seconds")[1:]
+            print(f"block {block + 1}/{blocks} {name}: {seconds[name][-1] * 1e3:.0f} ms", file=sys.stderr, flush=True)
+        floors.append(floor(BLOCK_STEPS))
+    for contender in contenders.values():
+        contender.process.communicate()
+    bound = medians(floors)
     terms = cost_of_terms(options.rounds)
     rows = {name: percentiles(found) | memory[name] for name, found in seconds.items()}
     ours = rows["product bf16"]
@@ -266,7 +288,7 @@ def main() -> None:
             "rate_of_chunked_floor": bound["chunked_ms"] / ours["p50_ms"],
             "terms_share_of_step": terms["added_ms"] / ours["p50_ms"],
         },
-        "rounds": options.rounds,
+        "steps": blocks * (BLOCK_STEPS - 1),
         "hardware": hardware(),
         "versions": versions(),
         "commit": commit(),
