@@ -22,6 +22,7 @@ from train_step import percentiles
 from stickymoe.core.files import write_json
 from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.model.attention import explicit_attention
+from stickymoe.training.memory import keep_freed_memory
 
 BATCH, HEADS, SEQ, WIDTH = 16, 4, 256, 32
 HIDDEN, EXPERT_WIDTH, ROWS, BLOCK = 128, 512, 2048, 128
@@ -78,6 +79,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the result here")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as StickyTrainer does
     torch.manual_seed(0)
     result = {
         "attention_forward_and_backward_a_layer": attention(options.rounds),

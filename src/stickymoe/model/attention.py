@@ -46,7 +46,7 @@ class CausalSelfAttention(nn.Module):
             key, value = cache.update(key, value, self.layer_idx)
         attend: Callable[..., tuple[Tensor, Tensor | None]]
         if query.device.type == "cpu" and (self.training or query.requires_grad):
-            attend = explicit_attention  # the fused kernel's backward takes three times as long on the CPU
+            attend = explicit_attention  # the fused kernel's backward is slow on the CPU: benchmarks/cpu_choices.py
         else:
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, explicit_attention)
         dropout = self.config.dropout if self.training else 0.0
