@@ -50,9 +50,9 @@ def demo_block() -> str:
         f"of what experts gain over a dense model of the same active size. {machine}; from start to report in "
         f"{duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
         "`make demo`; the coefficients were chosen on the validation split "
-        "([rule and rows](benchmarks/results/demo_coefficients.json)). Read it with care: the sticky rows' gates are flat "
-        "rather than sure (compare entropy and margin), and in the sweep nearly equal objectives ended far apart, so that "
-        "one seed decides little ([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
+        "([rule and rows](benchmarks/results/demo_coefficients.json)). Read it with care: the sticky rows' gates are "
+        "flat rather than sure (compare entropy and margin), and in the sweep nearly equal objectives ended far apart, "
+        "so that one seed decides little ([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
     ]
     return "\n".join(lines)
 
