@@ -20,6 +20,7 @@ from stickymoe.model import StickyMoEForCausalLM
 from stickymoe.routing import Routing
 from stickymoe.traces import RoutingTrace
 from stickymoe.training.evaluation import Evaluation
+from stickymoe.training.memory import keep_freed_memory
 from stickymoe.training.parameters import count_parameters
 
 PAPER_CAPACITY = 2
@@ -67,6 +68,8 @@ def evaluate(
         rule = f"of {chunks.split.num_tokens - 1} tokens, the split's without its first"
         raise SettingError.broken("evaluate.chunks", rule, predicted, "make them with keep_tail=True")
     sums = _Sums()
+    if torch.device(device).type == "cpu":
+        keep_freed_memory()
     was_training = model.training
     device = torch.device(device)
     model.to(device).eval()  # type: ignore[arg-type]  # transformers wraps `to` in an odd signature

@@ -1,4 +1,4 @@
-"""Keeps freed memory in the process: on the CPU, every training step asks for the same large blocks again."""
+"""Keeps freed memory in the process: on the CPU, every step and batch asks for the same large blocks again."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from stickymoe.core.files import whole_file
 from stickymoe.training import checkpoints
 from stickymoe.training.architecture import require_same_architecture
 from stickymoe.training.interrupts import Interrupted, StopSignals
+from stickymoe.training.memory import keep_freed_memory
 from stickymoe.training.quiet import without_progress_bars
 
 
@@ -55,6 +56,8 @@ class ReliableTrainer(Trainer):
             SettingError: `output_dir` holds another run's checkpoints and nothing says to resume it.
         """
         checkpoint = self._resume_point(resume_from_checkpoint)
+        if self.args.device.type == "cpu":
+            keep_freed_memory()
         self._saved_step = None
         config = getattr(self.model, "config", None)
         try:
