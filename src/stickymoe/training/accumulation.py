@@ -8,9 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from stickymoe.data.chunks import IGNORED
 from stickymoe.losses import Objective
-
-IGNORED = -100
 
 
 class StepWeights:
