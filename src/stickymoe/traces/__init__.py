@@ -1,6 +1,27 @@
-"""Routing traces: which experts served which token, in memory and on disk. Runs without torch."""
+"""Routing traces: which experts served which token, in memory, on disk and from other engines. Runs without torch."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from stickymoe.traces.checks import DECODE, PREFILL
+from stickymoe.traces.profile import UsageProfile
 from stickymoe.traces.streams import Stream, streams
 from stickymoe.traces.trace import RoutingTrace
 
-__all__ = ["RoutingTrace", "Stream", "streams"]
+if TYPE_CHECKING:
+    from stickymoe.traces.importers.registry import read_trace as read_trace
+
+__all__ = ["DECODE", "PREFILL", "RoutingTrace", "Stream", "UsageProfile", "read_trace", "streams"]
+
+# Loaded at first use: these bring pyarrow and every importer with them.
+_FILE_OF = {"read_trace": "importers.registry"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a reader or writer of files at first use (PEP 562)."""
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+    return value

@@ -56,7 +56,7 @@ def write_trace(trace: RoutingTrace, path: Path) -> None:
         raise StorageError(f"could not write {path}: {reason}; nothing that was there before is lost") from error
 
 
-def read_trace(path: Path, *, max_bytes: int) -> RoutingTrace:
+def load_trace(path: Path, *, max_bytes: int) -> RoutingTrace:
     """Read the trace at `path`, trusting nothing in it.
 
     Raises:
@@ -112,7 +112,7 @@ def _read(file: Any, max_bytes: int) -> RoutingTrace:
             f"the trace must fit in max_bytes {max_bytes}, got {found}; raise max_bytes if you trust the file"
         )
     arrays = _read_columns(file, schema, rows, layers * top_k)
-    fields = {(SCALARS | SLOTS)[name]: array for name, array in arrays.items()}
+    fields: dict[str, Any] = {(SCALARS | SLOTS)[name]: array for name, array in arrays.items()}
     for name in SLOTS.keys() & fields.keys():
         fields[name] = fields[name].reshape(rows, layers, top_k)
     return RoutingTrace(num_experts=num_experts, provenance=header["provenance"], **fields)

@@ -1,0 +1,1 @@
+"""Readers of the trace formats in the field, one a file."""
