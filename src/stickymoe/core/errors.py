@@ -8,6 +8,8 @@ StickyMoEError
 ├── TrainingError     training cannot go on (loss not finite)
 ├── Interrupted       training was stopped by a signal and saved (training.interrupts)
 └── StorageError      the disk refused a write (full, read-only); what stood before still stands
+
+One warning stands beside it: `TraceWarning`, a trace was read but something in it was left out or cannot be told.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ class DataError(StickyMoEError):
 
 class TraceError(StickyMoEError):
     """A routing trace or its file breaks its format."""
+
+
+class TraceWarning(UserWarning):
+    """A trace was read, but something in it was left out or cannot be told; one line that names it."""
 
 
 class CheckpointError(StickyMoEError):
