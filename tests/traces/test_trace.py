@@ -152,7 +152,8 @@ def test_a_weight_beside_an_unassigned_slot_does_not_count_as_the_largest():
 
 def test_traces_metrics_and_cache_start_without_torch_and_transformers():
     program = (
-        "import sys, stickymoe.traces.files, stickymoe.metrics, stickymoe.cache;"
+        "import sys, stickymoe.metrics, stickymoe.cache, stickymoe.traces.reader, stickymoe.traces.writer;"
+        "import stickymoe.traces.importers.registry;"
         "print([name for name in ('torch', 'transformers', 'accelerate') if name in sys.modules])"
     )
     assert (

@@ -12,11 +12,30 @@ from stickymoe.traces.trace import RoutingTrace
 
 if TYPE_CHECKING:
     from stickymoe.traces.importers.registry import read_trace as read_trace
+    from stickymoe.traces.reader import TraceReader as TraceReader
+    from stickymoe.traces.reader import open_trace as open_trace
+    from stickymoe.traces.writer import TraceWriter as TraceWriter
 
-__all__ = ["DECODE", "PREFILL", "RoutingTrace", "Stream", "UsageProfile", "read_trace", "streams"]
+__all__ = [
+    "DECODE",
+    "PREFILL",
+    "RoutingTrace",
+    "Stream",
+    "TraceReader",
+    "TraceWriter",
+    "UsageProfile",
+    "open_trace",
+    "read_trace",
+    "streams",
+]
 
 # Loaded at first use: these bring pyarrow and every importer with them.
-_FILE_OF = {"read_trace": "importers.registry"}
+_FILE_OF = {
+    "TraceReader": "reader",
+    "TraceWriter": "writer",
+    "open_trace": "reader",
+    "read_trace": "importers.registry",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,10 @@
 """`UsageProfile`: how often each expert was used, without any order."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces import checks
@@ -24,7 +23,10 @@ class UsageProfile:
         TraceError: A rule above is broken.
     """
 
-    counts: np.ndarray
+    # __post_init__ checks more than the annotations say, in words for users: runtime type checkers stay out.
+    __no_type_check__ = True
+
+    counts: Int[np.ndarray, "layers experts"]
     layer_names: tuple[str, ...] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 

@@ -213,14 +213,14 @@ class RoutingTrace:
 
     def save(self, path: Path | str) -> None:
         """Write the trace as Parquet, whole or not at all (see docs/trace-format.md)."""
-        from stickymoe.traces.files import write_trace
+        from stickymoe.traces.writer import save_trace
 
-        write_trace(self, Path(path))
+        save_trace(self, Path(path))
 
     @classmethod
     def load(cls, path: Path | str, *, max_bytes: int = 2**33) -> "RoutingTrace":
         """Read a trace file; one that would need more than `max_bytes` of memory is refused before any is taken."""
-        from stickymoe.traces.files import load_trace
+        from stickymoe.traces.reader import load_trace
 
         return load_trace(Path(path), max_bytes=max_bytes)
 

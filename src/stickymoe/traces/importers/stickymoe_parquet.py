@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stickymoe.traces.files import HEADER_KEY, load_trace
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
+from stickymoe.traces.reader import load_trace
+from stickymoe.traces.schema import HEADER_KEY
 from stickymoe.traces.trace import RoutingTrace
 
 MAGIC = b"PAR1"

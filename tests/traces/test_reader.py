@@ -1,9 +1,8 @@
-"""Trace files: what is written comes back, and nothing in a file is believed."""
+"""Trace files: nothing in one is believed, and its pieces make the whole."""
 
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,46 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from stickymoe.core.errors import StorageError, TraceError
-from stickymoe.traces import RoutingTrace, files
+from stickymoe.core.errors import SettingError, TraceError
+from stickymoe.traces import RoutingTrace, open_trace
+from stickymoe.traces.schema import HEADER_KEY
 
 REUSED_FOLDER = [HealthCheck.function_scoped_fixture]
-JSON = st.dictionaries(
-    st.text(max_size=3),
-    st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
-    max_size=3,
-)
-
-
-@st.composite
-def trace_parts(draw) -> dict[str, Any]:
-    tokens, layers, top_k = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
-    num_experts = draw(st.sampled_from([top_k, 7, 300, 2**15, 2**15 + 1, 2**31]))
-    rng = default_rng(draw(st.integers(0, 2**32)))
-    near_top = rng.permuted(np.tile(np.arange(max(0, num_experts - 7), num_experts), (tokens, layers, 1)), axis=-1)
-    ids = near_top[..., :top_k].copy()
-    if draw(st.booleans()):
-        ids[1:, :, 1:] = -1
-    optional = {
-        name: rng.integers(-9, 2**40, tokens) if draw(st.booleans()) else None
-        for name in ("token_ids", "document_ids", "positions")
-    }
-    weights = -np.sort(-rng.normal(size=ids.shape).astype(np.float32), axis=-1) if draw(st.booleans()) else None
-    sequences = np.sort(rng.integers(0, 3, tokens))[:: draw(st.sampled_from([1, -1]))]
-    optional |= {"expert_weights": weights, "provenance": draw(JSON)}
-    return {"expert_ids": ids, "sequence_ids": sequences, "num_experts": num_experts} | optional
-
-
-@settings(suppress_health_check=REUSED_FOLDER, max_examples=60, deadline=None)
-@given(parts=trace_parts(), batch_bytes=st.sampled_from([1, 40, files.BATCH_BYTES]))
-def test_a_trace_comes_back_exactly(tmp_path: Path, parts, batch_bytes):
-    trace = RoutingTrace(**parts)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "BATCH_BYTES", batch_bytes)
-        trace.save(tmp_path / "trace.parquet")
-        loaded = RoutingTrace.load(str(tmp_path / "trace.parquet"))
-    assert loaded == trace
-    assert loaded.expert_ids.dtype == trace.expert_ids.dtype
 
 
 @pytest.fixture
@@ -76,8 +40,8 @@ def refused(path: Path, **options) -> str:
 def rewritten(path: Path, table: pa.Table | None = None, **header) -> Path:
     """Write the trace again with another table or other words in its header."""
     table = pq.read_table(path) if table is None else table
-    words = json.loads(pq.read_schema(path).metadata[files.HEADER_KEY]) | header
-    pq.write_table(table.replace_schema_metadata({files.HEADER_KEY: json.dumps(words)}), path)
+    words = json.loads(pq.read_schema(path).metadata[HEADER_KEY]) | header
+    pq.write_table(table.replace_schema_metadata({HEADER_KEY: json.dumps(words)}), path)
     return path
 
 
@@ -93,7 +57,7 @@ def test_a_file_says_what_it_is_to_any_parquet_reader(saved):
     table = pq.read_table(saved)
     assert table.column_names == ["sequence_id", "token_id", "expert_ids"]
     assert json.loads(table.schema.metadata[b"stickymoe.trace"]) == {
-        "version": 1,
+        "version": 2,
         "num_experts": 8,
         "num_layers": 2,
         "top_k": 3,
@@ -139,14 +103,22 @@ def test_what_is_not_a_trace_is_refused(tmp_path, saved):
     assert "not a readable trace file" in refused(tmp_path / "text.parquet")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     assert "stickymoe.trace" in refused(tmp_path / "other.parquet")
-    pq.write_table(pq.read_table(saved).replace_schema_metadata({files.HEADER_KEY: "[" * 100_000}), saved)
+    pq.write_table(pq.read_table(saved).replace_schema_metadata({HEADER_KEY: "[" * 100_000}), saved)
     refused(saved)
 
 
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        ({"version": 2}, "version must be 1, got 2"),
+        ({"version": 3}, "version must be from 1 to 2, got 3"),
+        ({"version": "2"}, "version must be from 1 to 2, got '2'"),
+        ({"version": True}, "version must be from 1 to 2, got True"),
+        ({"layer_names": "ab"}, "layer_names must be a list of words"),
+        ({"layer_names": ["a"]}, "layer_names must be 2 words, one a layer"),
+        ({"layer_names": ["a", 3]}, "layer_names must be 2 words, one a layer"),
+        ({"expert_bytes": [1]}, "one value a layer"),
+        ({"expert_bytes": [1, 0]}, "expert_bytes must be from 1"),
+        ({"expert_bytes": "many"}, "expert_bytes must be whole numbers"),
         ({"num_layers": 3}, "column 'expert_ids' must be fixed_size_list"),
         ({"num_layers": 2**40}, "num_layers must be a whole number"),
         ({"num_layers": 2**20, "top_k": 2**20}, "below 2\\*\\*31"),
@@ -172,9 +144,9 @@ def test_a_lying_header_is_refused_before_it_is_used(saved, header, words):
 @pytest.mark.parametrize("name", ["num_experts", "num_layers", "top_k", "provenance"])
 def test_a_header_that_lacks_a_word_is_refused(saved, name):
     table = pq.read_table(saved)
-    header = json.loads(table.schema.metadata[files.HEADER_KEY])
+    header = json.loads(table.schema.metadata[HEADER_KEY])
     del header[name]
-    pq.write_table(table.replace_schema_metadata({files.HEADER_KEY: json.dumps(header)}), saved)
+    pq.write_table(table.replace_schema_metadata({HEADER_KEY: json.dumps(header)}), saved)
     assert f"must name {name}" in refused(saved)
 
 
@@ -204,21 +176,44 @@ def test_a_file_without_rows_is_refused(saved):
     assert "at least one token" in refused(rewritten(saved, pq.read_table(saved).slice(0, 0)))
 
 
-def test_a_refused_write_leaves_what_was_there(saved, monkeypatch):
-    before = saved.read_bytes()
+def test_a_file_of_version_1_is_read(saved):
     trace = RoutingTrace.load(saved)
-
-    def full_disk(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files, "_batch", full_disk)
-    with pytest.raises(StorageError, match="no space left on device"):
-        trace.save(saved)
-    assert saved.read_bytes() == before
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+    assert RoutingTrace.load(rewritten(saved, version=1)) == trace
 
 
-def test_a_path_that_cannot_be_written_is_one_line(saved):
-    with pytest.raises(StorageError, match="could not write") as caught:
-        RoutingTrace.load(saved).save(saved / "below-a-file.parquet")
-    assert "\n" not in str(caught.value)
+def test_a_column_is_refused_in_a_version_that_did_not_have_it(saved):
+    phases = with_column(saved, "phase", pa.array([0] * 50, pa.uint8()))
+    assert "'phase'" in refused(rewritten(saved, phases, version=1))
+    assert RoutingTrace.load(rewritten(saved, phases, version=2)).phases.tolist() == [0] * 50
+
+
+@pytest.mark.parametrize("rows", [1, 7, 20, 49, 50, 1000, None])
+def test_pieces_make_the_whole(saved, rows):
+    with open_trace(saved) as reader:
+        assert (reader.num_tokens, reader.facts.num_layers, reader.facts.top_k) == (50, 2, 3)
+        pieces = list(reader.batches(rows))
+        assert [piece.num_tokens for piece in pieces[:-1]] == [rows] * (len(pieces) - 1)
+        assert RoutingTrace.concat(pieces, join_sequences=True) == RoutingTrace.load(saved) == reader.read()
+
+
+def test_a_piece_larger_than_allowed_is_refused_and_a_smaller_one_is_not(saved):
+    row_bytes = 8 + 8 + 6 * 2
+    with open_trace(saved, max_bytes=10 * row_bytes) as reader:
+        assert len(list(reader.batches(10))) == 5
+        with pytest.raises(TraceError, match="max_bytes"):
+            next(reader.batches(11))
+        with pytest.raises(SettingError, match="rows must be >= 1, got 0"):
+            next(reader.batches(0))
+
+
+def test_rules_hold_across_pieces(saved):
+    def read_by_tens(name: str, values: list[int]) -> None:
+        with open_trace(rewritten(saved, with_column(saved, name, pa.array(values, pa.int64())))) as reader:
+            list(reader.batches(10))
+
+    with pytest.raises(TraceError, match="got sequence 0 in several pieces"):
+        read_by_tens("sequence_id", [0] * 10 + [1] * 10 + [0] * 30)
+    read_by_tens("sequence_id", [3] * 20 + [1] * 20 + [2] * 10)
+    with pytest.raises(TraceError, match="got 3 after 4 where a piece goes on with sequence 1"):
+        read_by_tens("event_id", [0] * 20 + [4] * 10 + [3] * 20)
+    read_by_tens("event_id", [0] * 10 + [4] * 30 + [3] * 10)
