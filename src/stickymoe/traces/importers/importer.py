@@ -82,6 +82,7 @@ class ReadOptions:
         top_k: Experts chosen a token.
         num_layers: MoE layers.
         prompt_tokens: Tokens of each sequence that belong to its prompt: prefill, the others decode.
+        chunk_tokens: Tokens after which the context was cleared: a text read in chunks is a sequence a chunk.
         max_bytes: Memory that a trace may take.
         selection: How experts are chosen from raw logits, such as `softmax-topk`.
     """
@@ -90,6 +91,7 @@ class ReadOptions:
     top_k: int | None = None
     num_layers: int | None = None
     prompt_tokens: int | None = None
+    chunk_tokens: int | None = None
     max_bytes: int = 2**33
     selection: str | None = None
 

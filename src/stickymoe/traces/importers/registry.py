@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.core.settings import nearest, require_at_least, require_one_of
-from stickymoe.traces.importers import stickymoe_parquet
+from stickymoe.traces.importers import bigmoeonedge, npz, onnx_genai, stickymoe_parquet
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.profile import UsageProfile
 from stickymoe.traces.trace import RoutingTrace
@@ -25,6 +25,9 @@ IMPORTERS: dict[str, Importer] = {
     module.IMPORTER.name: module.IMPORTER
     for module in (
         stickymoe_parquet,
+        bigmoeonedge,
+        onnx_genai,
+        npz,
         # one line a format, special before general; the generic tables stay last
     )
 }
