@@ -172,6 +172,14 @@ def test_the_loss_of_each_token_is_float32_under_autocast_and_empty_without_toke
     assert len(token_cross_entropy(hidden[:0], weight, targets[:0])) == 0
 
 
+def test_without_tokens_the_loss_and_its_gradient_are_zero():
+    hidden, weight, targets = draw()
+    loss = linear_cross_entropy(hidden[:0], weight, targets[:0])
+    (gradient,) = torch.autograd.grad(loss, weight)
+    assert loss == 0
+    assert (gradient == 0).all()
+
+
 @pytest.mark.parametrize("wrong", [-1, VOCAB, -101])
 def test_a_target_outside_the_vocabulary_is_refused_in_one_line(wrong):
     hidden, weight, targets = draw()
