@@ -88,7 +88,7 @@ def test_ids_in_eight_bits_are_refused_or_warned_of(written, refused):
         (META, np.where(EXPERTS == 5, 4, EXPERTS), "4 twice at token 0, layer 1"),
         (META | {"k": 3}, EXPERTS, "must have k 3, got shape (2, 3, 2)"),
         (META | {"n_moe_layers": 5}, EXPERTS, "must have n_moe_layers 5"),
-        (META | {"num_experts": "6"}, EXPERTS, "meta.num_experts must be a whole number"),
+        (META | {"num_experts": "6"}, EXPERTS, "meta: num_experts must be a whole number"),
         (META | {"chunk": 0}, EXPERTS, "meta.chunk must be >= 1, got 0"),
         (META | {"chunk": 4, "chunk_size": 5}, EXPERTS, "chunks must be of one length"),
         ("{", EXPERTS, "array 'meta' must be JSON"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +42,32 @@ def read_documents(path: Path, options: ReadOptions) -> Iterator[tuple[str, Any]
             except json.JSONDecodeError as error:
                 raise TraceError(f"line {number} must be JSON, got {_found(error)}") from error
             yield f"line {number}", document
+
+
+def records(path: Path, options: ReadOptions) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a JSON file, be it one, a list of them, or one a line, each with its place."""
+    for place, document in read_documents(path, options):
+        for number, record in enumerate(document if isinstance(document, list) else [document]):
+            where = f"{place}[{number}]" if isinstance(document, list) else place
+            if not isinstance(record, dict):
+                raise TraceError(f"{where} must be an object, got {type(record).__name__}")
+            yield where, record
+
+
+def whole_number(record: Any, name: str, where: str) -> int | None:
+    """Return `record[name]`, a whole number >= 0; None where it is not told."""
+    value = record.get(name) if isinstance(record, dict) else None
+    if value is not None and (type(value) is not int or not 0 <= value < 2**31):
+        raise TraceError(f"{where}: {name} must be a whole number >= 0, got {value!r:.80}")
+    return value
+
+
+def from_base64(text: str | bytes, name: str) -> bytes:
+    """Return the bytes that base64 text stands for; white space in it is passed over."""
+    try:
+        return base64.b64decode(b"".join((text.encode() if isinstance(text, str) else text).split()), validate=True)
+    except binascii.Error as error:
+        raise TraceError(f"{name} must be base64, got {str(error).lower()}; it may be cut short") from error
 
 
 def integers(name: str, nested: Any, dimensions: int) -> np.ndarray:

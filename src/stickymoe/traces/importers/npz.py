@@ -10,6 +10,7 @@ import numpy as np
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
+from stickymoe.traces.importers.json_text import whole_number
 from stickymoe.traces.importers.npy import ZIP_MAGIC, npz_arrays, npz_names
 from stickymoe.traces.importers.raw_ids import check_not_wrapped, layer_names, routed_layers
 from stickymoe.traces.importers.slots import by_weight, filled_first
@@ -40,10 +41,10 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
         (LAYER_WORDS, options.num_layers, raw.shape[0]),
         (SLOT_WORDS, options.top_k, raw.shape[2]),
     ):
-        for word, wanted in [(word, _number(meta, word)) for word in words] + [(words[-1], given)]:
+        for word, wanted in [(word, whole_number(meta, word, "meta")) for word in words] + [(words[-1], given)]:
             if wanted not in (None, found):
                 raise TraceError(f"array 'experts' must have {word} {wanted}, got shape {raw.shape}")
-    experts, told = options.experts(_number(meta, "num_experts"), int(raw.max()))
+    experts, told = options.experts(whole_number(meta, "num_experts", "meta"), int(raw.max()))
     check_not_wrapped(raw, experts, told)
     ids = np.ascontiguousarray(raw.transpose(1, 0, 2))
     layers = routed_layers(ids)
@@ -88,7 +89,7 @@ def _sequences(
     given: np.ndarray | None, meta: dict[str, Any], options: ReadOptions, tokens: int
 ) -> tuple[np.ndarray, str]:
     """Return sequence ids and what they come from: a context that was cleared is a new sequence."""
-    chunks = {f"meta.{word}": chunk for word in CHUNK_WORDS if (chunk := _number(meta, word)) is not None}
+    chunks = {f"meta.{word}": chunk for word in CHUNK_WORDS if (chunk := whole_number(meta, word, "meta")) is not None}
     if options.chunk_tokens is not None:
         chunks["chunk_tokens given"] = options.chunk_tokens
     if len(set(chunks.values())) > 1:
@@ -98,13 +99,6 @@ def _sequences(
             raise TraceError(f"{told} must be >= 1, got {chunk}")
         return np.arange(tokens) // chunk, told
     return (np.zeros(tokens, dtype=np.int64), "nothing: one sequence") if given is None else (given, "sequence_ids")
-
-
-def _number(meta: dict[str, Any], name: str) -> int | None:
-    value = meta.get(name)
-    if value is not None and (type(value) is not int or not 0 <= value < 2**31):
-        raise TraceError(f"meta.{name} must be a whole number >= 0, got {value!r:.80}")
-    return value
 
 
 IMPORTER = Importer(

@@ -9,7 +9,7 @@ import numpy as np
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
-from stickymoe.traces.importers.json_text import integers, read_documents
+from stickymoe.traces.importers.json_text import integers, read_documents, whole_number
 from stickymoe.traces.importers.requests import Request, trace_of
 from stickymoe.traces.trace import RoutingTrace
 
@@ -26,13 +26,14 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
         raise TraceError("the document must be one object whose 'prompts' holds prompts by name, found none")
     requests = [_request(name, prompt) for name, prompt in prompts.items()]
     for name, axis in (("num_layers", 1), ("top_k", 2)):
-        declared = _number(document, name)
+        wanted = whole_number(document, name, "the document")
         for request in requests:
-            if declared is not None and request.expert_ids.shape[axis] != declared:
+            if wanted is not None and request.expert_ids.shape[axis] != wanted:
                 found = request.expert_ids.shape[axis]
-                raise TraceError(f"{request.name} must have the {name} declared, {declared}, got {found}")
+                raise TraceError(f"{request.name} must have the {name} declared, {wanted}, got {found}")
     provenance = {"model": str(document.get("model", "")), "sequences": list(prompts)}
-    return trace_of(requests, options, num_experts=_number(document, "num_experts"), provenance=provenance)
+    declared = whole_number(document, "num_experts", "the document")
+    return trace_of(requests, options, num_experts=declared, provenance=provenance)
 
 
 def _request(name: str, prompt: Any) -> Request:
@@ -45,19 +46,12 @@ def _request(name: str, prompt: Any) -> Request:
         found = f"{parts[0].shape[1:]} and {parts[-1].shape[1:]}"
         raise TraceError(f"prompt {name!r} must have the same layers and slots in prefill and decode, got {found}")
     prefilled = len(parts[0]) if prompt.get("prefill") else 0
-    length = _number(prompt, "prompt_len")
+    length = whole_number(prompt, "prompt_len", f"prompt {name!r}")
     if prefilled and length not in (None, prefilled):
         raise TraceError(f"prompt {name!r} prefill must have prompt_len {length} positions, got {prefilled}")
     prompt_tokens = prefilled or length or 0
     start = prompt_tokens - prefilled
     return Request(f"prompt {name!r}", np.concatenate(parts), prompt_tokens, start)
-
-
-def _number(document: dict[str, Any], name: str) -> int | None:
-    value = document.get(name)
-    if value is not None and (type(value) is not int or not 0 <= value < 2**31):
-        raise TraceError(f"{name} must be a whole number >= 0, got {value!r:.80}")
-    return value
 
 
 IMPORTER = Importer(

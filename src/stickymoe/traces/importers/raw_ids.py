@@ -69,7 +69,7 @@ def check_not_wrapped(expert_ids: np.ndarray, num_experts: int, told: str) -> No
         raise TraceError(
             f"expert ids must reach {num_experts - 1}, but {kind} wraps above {highest}; record them wider"
         )
-    if kind.itemsize == 1 and told == "largest id + 1":
+    if highest == 127 and told == "largest id + 1":
         warnings.warn(
             f"expert ids are {kind}: in a model of more than {highest + 1} experts they would have wrapped; "
             "give num_experts to be sure",

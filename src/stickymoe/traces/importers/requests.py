@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stickymoe.core.errors import TraceError
+from stickymoe.core.errors import TraceError, TraceWarning
 from stickymoe.traces.checks import DECODE, PREFILL
 from stickymoe.traces.importers.importer import ReadOptions
 from stickymoe.traces.importers.raw_ids import check_not_wrapped, layer_names, routed_layers, unrouted_where_zero
@@ -69,6 +70,8 @@ def trace_of(
     check_not_wrapped(raw, experts, told)
     ids = unrouted_where_zero(raw) if zeroed else raw
     layers = routed_layers(ids)
+    if unknown := int((ids < 0).all(axis=(1, 2)).sum()):
+        warnings.warn(f"{unknown} of {len(ids)} tokens are routed in no layer", TraceWarning, stacklevel=2)
     (ids,) = filled_first(ids[:, layers] if len(layers) < ids.shape[1] else ids)
     filled = [request for request in requests if len(request.expert_ids)]
     columns = _phases(filled)
