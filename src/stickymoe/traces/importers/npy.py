@@ -8,6 +8,7 @@ import math
 import tokenize
 import warnings
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -92,6 +93,16 @@ def npz_names(path: Path) -> frozenset[str]:
             return frozenset(name.removesuffix(".npy") for name in archive.namelist())
     except (OSError, ValueError, LookupError, RuntimeError, zipfile.BadZipFile):
         return frozenset()
+
+
+def zip_members(path: Path, end: str, most: int) -> list[bytes]:
+    """Return the first `most` bytes of the members whose names have this end; none if the file is no archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [entry for entry in archive.infolist() if entry.filename.endswith(end)][:1]
+            return [archive.open(entry).read(most) for entry in found]
+    except (OSError, ValueError, LookupError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile, lzma.LZMAError):
+        return []
 
 
 def npy_shape(data: bytes) -> tuple[tuple[int, ...], np.dtype[np.generic]] | None:
