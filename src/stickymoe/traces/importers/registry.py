@@ -16,7 +16,25 @@ import pyarrow as pa
 
 from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.core.settings import nearest, require_at_least, require_one_of
-from stickymoe.traces.importers import bigmoeonedge, npz, onnx_genai, stickymoe_parquet
+from stickymoe.traces.importers import (
+    bigmoeonedge,
+    coli_usage,
+    colibri,
+    eplb,
+    imatrix,
+    imp,
+    llama_csv,
+    llama_log,
+    llama_records,
+    longspear,
+    megatron,
+    moepager,
+    npz,
+    onnx_genai,
+    sglang,
+    stickymoe_parquet,
+    vllm,
+)
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.profile import UsageProfile
 from stickymoe.traces.trace import RoutingTrace
@@ -28,6 +46,19 @@ IMPORTERS: dict[str, Importer] = {
         bigmoeonedge,
         onnx_genai,
         npz,
+        vllm,
+        sglang,
+        longspear,
+        moepager,
+        imatrix,
+        coli_usage,
+        megatron,
+        llama_csv,
+        colibri,
+        llama_log,
+        imp,
+        eplb,
+        llama_records,  # no magic number: any special binary format goes first
         # one line a format, special before general; the generic tables stay last
     )
 }

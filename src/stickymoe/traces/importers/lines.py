@@ -1,0 +1,36 @@
+"""Reads a text file in large pieces that end where a line ends, so that one too big for memory can be parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stickymoe.core.errors import TraceError
+
+BLOCK_BYTES = 2**25
+LONGEST_LINE = 2**28
+
+
+def blocks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the number of a block's first line, counted from 1, and the block's bytes.
+
+    Every block but the last ends in a newline. Nothing is yielded for an empty file.
+
+    Raises:
+        TraceError: A line is longer than 256 MiB, which no trace's is.
+    """
+    line, rest = 1, b""
+    block_bytes = min(BLOCK_BYTES, path.stat().st_size + 1)  # a buffer of this size is taken before the first byte
+    with path.open("rb") as file:
+        while piece := file.read(block_bytes):
+            end = piece.rfind(b"\n") + 1
+            if end:
+                block, rest = rest + piece[:end], piece[end:]
+                yield line, block
+                line += block.count(b"\n")
+            else:
+                rest += piece
+            if len(rest) > LONGEST_LINE:
+                raise TraceError(f"line {line} must be at most {LONGEST_LINE} bytes, found more; is this a text file?")
+    if rest:
+        yield line, rest
