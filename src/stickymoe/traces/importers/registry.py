@@ -32,6 +32,7 @@ from stickymoe.traces.importers import (
     npz,
     onnx_genai,
     sglang,
+    sglang_recorder,
     stickymoe_parquet,
     vllm,
 )
@@ -48,6 +49,7 @@ IMPORTERS: dict[str, Importer] = {
         npz,
         vllm,
         sglang,
+        sglang_recorder,
         longspear,
         moepager,
         imatrix,
