@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from stickymoe import __version__
+from stickymoe.cli.calibrate import calibrate
 from stickymoe.cli.data import data
 from stickymoe.cli.demo import demo
 from stickymoe.cli.evaluate import evaluate
 from stickymoe.cli.generate import generate
 from stickymoe.cli.group import StickyGroup
+from stickymoe.cli.trace import trace
 from stickymoe.cli.train import train
 
 
@@ -24,5 +26,5 @@ def main() -> None:
     """
 
 
-for command in (demo, data, train, evaluate, generate):
+for command in (demo, data, train, evaluate, generate, trace, calibrate):
     main.add_command(command)

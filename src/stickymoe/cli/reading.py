@@ -1,0 +1,75 @@
+"""Options that every command which reads a trace takes, and the reading itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stickymoe.cli.quantities import Bytes
+
+if TYPE_CHECKING:
+    from stickymoe.traces import RoutingTrace, UsageProfile
+
+_OPTIONS = (
+    click.option("--format", "format_", metavar="NAME", help="Format of FILE; found by its content if not given."),
+    click.option("--num-experts", type=click.IntRange(min=1), help="Experts a layer, where the file does not say."),
+    click.option("--top-k", type=click.IntRange(min=1), help="Experts a token, where the file does not say."),
+    click.option("--num-layers", type=click.IntRange(min=1), help="MoE layers, where the file does not say."),
+    click.option("--prompt-tokens", type=click.IntRange(min=0), help="Tokens of each sequence that are its prompt."),
+    click.option("--selection", metavar="RULE", help="How experts follow from raw logits, such as softmax-topk."),
+    click.option("--max-memory", type=Bytes(), default="8GiB", show_default=True, help="Largest trace to load."),
+)
+_KNOWN = ("num_experts", "top_k", "num_layers", "prompt_tokens", "selection")
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add FILE and the options of reading; the command gets `read`, a function without arguments, in their place."""
+
+    @click.argument("file", type=click.Path(path_type=Path))
+    @functools.wraps(command)
+    def reads(file: Path, format_: str | None, max_memory: int, **rest: Any) -> Any:
+        told = {name: rest.pop(name) for name in _KNOWN}
+        given = {name: value for name, value in told.items() if value is not None}
+        return command(file=file, read=functools.partial(_read, file, format_, given, max_memory), **rest)
+
+    for option in reversed(_OPTIONS):
+        reads = option(reads)
+    return reads
+
+
+def _read(path: Path, format_: str | None, told: dict[str, Any], max_memory: int) -> RoutingTrace | UsageProfile:
+    from stickymoe.traces import read_trace
+
+    return read_trace(path, format=format_, max_bytes=max_memory, **told)
+
+
+def require_trace(found: RoutingTrace | UsageProfile, what: str) -> RoutingTrace:
+    """Return the trace; a usage profile ends in the reason why it cannot do.
+
+    Args:
+        found: What was read.
+        what: What needs the order, to be read before "needs".
+    """
+    from stickymoe.core.errors import TraceError
+    from stickymoe.traces import RoutingTrace
+
+    if isinstance(found, RoutingTrace):
+        return found
+    raise TraceError(
+        f"{what} needs to know which expert came after which, and this file holds counts alone; "
+        "`stickymoe diagnose` says what counts can tell"
+    )
+
+
+def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of times: the calibration of a machine, and the link over which misses are served."""
+    links = ("disk-random", "disk-sequential", "page-cache", "memory", "device")
+    path = click.Path(path_type=Path)
+    command = click.option(
+        "--link", type=click.Choice(links), default=links[0], show_default=True, help="Misses' way."
+    )(command)
+    return click.option("--cost", type=path, help="A calibration: adds milliseconds and tokens a second.")(command)
