@@ -50,7 +50,10 @@ def test_single_fields_of_a_preset_can_be_replaced():
         ({"initializer_range": -0.1}, "model.initializer_range must be > 0, got -0.1"),
         ({"initializer_range": 0.0}, "model.initializer_range must be > 0, got 0.0"),
         ({"layer_norm_eps": 0.0}, "model.layer_norm_eps must be > 0, got 0.0"),
-        ({"router_type": "softmx"}, "model.router_type must be one of softmax, got 'softmx'; did you mean 'softmax'?"),
+        (
+            {"router_type": "softmx"},
+            "model.router_type must be one of hard_window, hysteresis, softmax, got 'softmx'; did you mean 'softmax'?",
+        ),
         ({"hidden_size": "large"}, "model.hidden_size must be of type int, got 'large'"),
         ({"num_experts": 2.5}, "model.num_experts must be of type int, got 2.5"),
         ({"norm_topk_prob": "yes"}, "model.norm_topk_prob must be of type bool, got 'yes'"),

@@ -27,7 +27,7 @@ def _one_line_errors(cls: type[PretrainedConfig]) -> type[PretrainedConfig]:
 
     def set_field(self: PretrainedConfig, name: str, value: Any) -> None:
         field = cls.__dataclass_fields__.get(name)
-        if field is not None and field.type is float and type(value) is int:
+        if field is not None and field.type in (float, float | None) and type(value) is int:
             value = float(value)
         try:
             set_checked(self, name, value)  # type: ignore[no-untyped-call]
@@ -56,6 +56,10 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
             the layer is the dense control: every expert serves every token.
         max_position_embeddings: Longest document in tokens.
         router_type: Name of the router, see `stickymoe.model.ROUTERS`.
+        router_window: Tokens whose experts have a bonus, for `hard_window` (2 if not given) and `hysteresis` (1).
+        router_bonus: The bonus on their logits, for the same (10 and 1).
+        router_recursive: Whether those experts are the ones that served, for the same; if not, the ones that would
+            have without a bonus.
         norm_topk_prob: Whether the weights of the chosen experts are divided by their sum.
         dropout: Dropout probability after embedding, attention and experts, in [0, 1).
         initializer_range: Standard deviation of the initial weights; residual projections are scaled by 1/sqrt(2L).
@@ -77,6 +81,9 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
     num_experts_per_tok: int = 2
     max_position_embeddings: int = 256
     router_type: str = "softmax"
+    router_window: int | None = None
+    router_bonus: float | None = None
+    router_recursive: bool | None = None
     norm_topk_prob: bool = True
     dropout: float = 0.0
     layer_norm_eps: float = 1e-5
@@ -115,9 +122,23 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
         for name in ("initializer_range", "layer_norm_eps"):
             if not getattr(self, name) > 0.0:
                 raise SettingError.broken(f"model.{name}", "> 0", getattr(self, name))
-        from stickymoe.model.routers import ROUTERS  # here, since routers are built from a config
+        self._settle_router()
+
+    def _settle_router(self) -> None:
+        """Fill in the router's own settings and refuse those of another router."""
+        from stickymoe.model.routers import ROUTER_SETTINGS, ROUTERS  # here, since routers are built from a config
 
         require_one_of("model.router_type", self.router_type, ROUTERS)
+        router = ROUTERS[self.router_type]
+        for name in ROUTER_SETTINGS:
+            value = getattr(self, name)
+            if value is None and name in router.settings:
+                setattr(self, name, router.settings[name])
+            elif value is not None and name not in router.settings:
+                takers = ", ".join(other for other, kind in ROUTERS.items() if name in kind.settings)
+                rule = f"left out with model.router_type {self.router_type!r}"
+                raise SettingError.broken(f"model.{name}", rule, value, f"it is for {takers}")
+        router.check(self)
 
     @classmethod
     def get_config_dict(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -18,8 +19,11 @@ from stickymoe.model.checks import refuse_unknown, require_mask_shape, require_p
 from stickymoe.model.config import StickyMoEConfig
 from stickymoe.model.documents import document_mask, documents_by_position, positions_in_documents
 from stickymoe.model.experts import MoELayer
+from stickymoe.model.memory import keep, recall
 from stickymoe.model.output import StickyMoEOutput
 from stickymoe.model.pretrained import StickyMoEPreTrainedModel
+from stickymoe.model.routers import ROUTERS
+from stickymoe.model.stream import TokenStream, real_tokens
 from stickymoe.routing import Routing
 
 KNOWN_ARGUMENTS = {"input_ids", "attention_mask", "document_ids", "position_ids", "inputs_embeds", "cache", "use_cache"}
@@ -42,15 +46,16 @@ class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[no-untyped-call]
         hidden_states: Float[Tensor, "batch seq hidden"],
         attention_mask: Tensor | None = None,
         cache: Cache | None = None,
-    ) -> tuple[Tensor, ...]:
-        """Return the layer's output, then the four tensors of its router's decision.
+        context: Any = None,
+    ) -> tuple[Tensor | None, ...]:
+        """Return the layer's output, then the tensors of its router's decision.
 
         Returned, not recorded on the side, so that recomputation under activation checkpointing adds no second one;
         flat, since reentrant checkpointing finds no tensors inside other tuples and would cut their gradient off.
         """
         attended = self.attention(self.attention_norm(hidden_states), attention_mask, cache)
         hidden_states = hidden_states + self.dropout(attended)
-        served, decision = self.moe(self.moe_norm(hidden_states))
+        served, decision = self.moe(self.moe_norm(hidden_states), context)
         return hidden_states + self.dropout(served), *decision
 
 
@@ -113,8 +118,14 @@ class StickyMoEModel(StickyMoEPreTrainedModel):
             position_ids = torch.arange(past, past + seq, device=inputs_embeds.device).unsqueeze(0)
         require_positions(position_ids, past + seq, self.config.max_position_embeddings)
         hidden = self.dropout(inputs_embeds + self.position_embedding(position_ids))
-        hidden, seen, decisions = self._run_layers(hidden, mask, cache)
-        logits, probs, expert_ids, weights = map(tuple, zip(*decisions, strict=True))
+        stream = None
+        if ROUTERS[self.config.router_type].reads_stream:
+            real = real_tokens(attention_mask, batch, past, seq)
+            stream = TokenStream(hidden, input_ids, real, document_ids, recall(cache, past))
+        hidden, seen, decisions = self._run_layers(hidden, mask, cache, stream)
+        logits, probs, expert_ids, weights, to_keep = map(tuple, zip(*decisions, strict=True))
+        if stream is not None and cache is not None:
+            keep(cache, stream.real_only(torch.cat([facts for facts in to_keep if facts is not None], dim=-1)))
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         return StickyMoEOutput(
@@ -140,11 +151,14 @@ class StickyMoEModel(StickyMoEPreTrainedModel):
         return DynamicCache(config=self.config) if use_cache and cache is None else cache
 
     def _run_layers(
-        self, hidden: Tensor, mask: Tensor | None, cache: Cache | None
-    ) -> tuple[Tensor, tuple[Tensor, ...], list[list[Tensor]]]:
+        self, hidden: Tensor, mask: Tensor | None, cache: Cache | None, stream: TokenStream | None
+    ) -> tuple[Tensor, tuple[Tensor, ...], list[list[Tensor | None]]]:
+        contexts: Sequence[Any] = [None] * len(self.layers)
+        if stream is not None:
+            contexts = ROUTERS[self.config.router_type].contexts(self.config, stream)
         seen, decisions = [hidden], []
-        for layer in self.layers:
-            hidden, *decision = layer(hidden, attention_mask=mask, cache=cache)
+        for layer, context in zip(self.layers, contexts, strict=True):
+            hidden, *decision = layer(hidden, attention_mask=mask, cache=cache, context=context)
             seen.append(hidden)
             decisions.append(decision)
         hidden = self.final_norm(hidden)

@@ -23,7 +23,7 @@ def positions_in_documents(
     """Count each real token's position from the first real token of its document; padding may get any in range."""
     real = torch.ones_like(document_ids) if token_mask is None else token_mask.to(document_ids.dtype)
     before = real.cumsum(dim=1) - real
-    at_start = torch.where(_starts(token_mask, document_ids), before, 0).cummax(dim=1).values
+    at_start = torch.where(document_starts(token_mask, document_ids), before, 0).cummax(dim=1).values
     return before - at_start
 
 
@@ -32,7 +32,7 @@ def document_mask(
 ) -> Bool[Tensor, "batch 1 seq seq"]:
     """Allow each token the real tokens of its own document up to itself, and every token itself."""
     seq = document_ids.shape[1]
-    numbers = _starts(token_mask, document_ids).cumsum(dim=1)
+    numbers = document_starts(token_mask, document_ids).cumsum(dim=1)
     allowed = numbers[:, :, None] == numbers[:, None, :]
     if token_mask is not None:
         allowed &= token_mask[:, None, :]
@@ -41,7 +41,7 @@ def document_mask(
     return allowed.tril()[:, None]
 
 
-def _starts(
+def document_starts(
     token_mask: Bool[Tensor, "batch seq"] | None, document_ids: Int[Tensor, "batch seq"]
 ) -> Bool[Tensor, "batch seq"]:
     """Mark every token whose document id differs from that of the last real token before it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -78,10 +80,10 @@ class MoELayer(nn.Module):
         self.experts = Experts(config)
 
     def forward(
-        self, hidden_states: Float[Tensor, "batch seq hidden"]
+        self, hidden_states: Float[Tensor, "batch seq hidden"], context: Any = None
     ) -> tuple[Float[Tensor, "batch seq hidden"], RouterDecision]:
-        """Return the experts' weighted output and the router's decision."""
-        decision: RouterDecision = self.router(hidden_states)
+        """Return the experts' weighted output and the router's decision; `context` is for routers that ask for one."""
+        decision: RouterDecision = self.router(hidden_states, *(() if context is None else (context,)))
         output = self.experts(
             hidden_states.flatten(0, 1), decision.expert_ids.flatten(0, 1), decision.expert_weights.flatten(0, 1)
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from stickymoe.model.config import StickyMoEConfig
 from stickymoe.model.router import Router
 from stickymoe.model.softmax_router import SoftmaxRouter
+from stickymoe.model.window_router import HardWindowRouter, HysteresisRouter
 
-ROUTERS: dict[str, Callable[[StickyMoEConfig], Router]] = {
+ROUTERS: dict[str, type[Router]] = {
     "softmax": SoftmaxRouter,
+    "hard_window": HardWindowRouter,
+    "hysteresis": HysteresisRouter,
 }
+ROUTER_SETTINGS = tuple(dict.fromkeys(name for router in ROUTERS.values() for name in router.settings))

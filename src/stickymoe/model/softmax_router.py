@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from stickymoe.model.config import StickyMoEConfig
@@ -26,13 +28,27 @@ class SoftmaxRouter(Router):
         self.norm_topk_prob = config.norm_topk_prob
         self.weight = nn.Parameter(torch.empty(config.num_experts, config.hidden_size))
 
-    def forward(self, hidden_states: Float[Tensor, "batch seq hidden"]) -> RouterDecision:
+    def forward(self, hidden_states: Float[Tensor, "batch seq hidden"], context: Any = None) -> RouterDecision:
         """Route every token of the batch."""
-        dtype = torch.promote_types(hidden_states.dtype, torch.float32)
         with torch.autocast(hidden_states.device.type, enabled=False):
-            router_logits = nn.functional.linear(hidden_states.to(dtype), self.weight.to(dtype))
-            gate_probs = router_logits.softmax(dim=-1)
+            return self.choose(self.scores(hidden_states))
+
+    def scores(self, hidden_states: Float[Tensor, "batch seq hidden"]) -> Float[Tensor, "batch seq experts"]:
+        """Return the gate's logits, float32 or better; call it outside autocast."""
+        dtype = torch.promote_types(hidden_states.dtype, torch.float32)
+        return nn.functional.linear(hidden_states.to(dtype), self.weight.to(dtype))
+
+    def choose(
+        self,
+        router_logits: Float[Tensor, "batch seq experts"],
+        expert_ids: Int[Tensor, "batch seq top_k"] | None = None,
+    ) -> RouterDecision:
+        """Take the k most probable experts, or those given in order of falling probability."""
+        gate_probs = router_logits.softmax(dim=-1)
+        if expert_ids is None:
             expert_weights, expert_ids = gate_probs.topk(self.top_k, dim=-1)
-            if self.norm_topk_prob:
-                expert_weights = expert_weights / expert_weights.sum(dim=-1, keepdim=True)
+        else:
+            expert_weights = gate_probs.gather(-1, expert_ids)
+        if self.norm_topk_prob:
+            expert_weights = expert_weights / expert_weights.sum(dim=-1, keepdim=True)
         return RouterDecision(router_logits, gate_probs, expert_ids, expert_weights)
