@@ -21,6 +21,7 @@ from stickymoe.traces.importers import (
     coli_usage,
     colibri,
     eplb,
+    hf_logits,
     imatrix,
     imp,
     llama_csv,
@@ -34,6 +35,7 @@ from stickymoe.traces.importers import (
     sglang,
     sglang_recorder,
     stickymoe_parquet,
+    topk_indices,
     vllm,
 )
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
@@ -50,6 +52,8 @@ IMPORTERS: dict[str, Importer] = {
         vllm,
         sglang,
         sglang_recorder,
+        topk_indices,
+        hf_logits,
         longspear,
         moepager,
         imatrix,
@@ -112,6 +116,8 @@ def read_trace(path: Path | str, format: str | None = None, **options: Any) -> R
         if str(path) in str(error):
             raise
         raise TraceError(f"{path}: {error}") from error
+    except SettingError:  # which is a ValueError too
+        raise
     except DAMAGE as error:
         detail = " ".join(str(error).split())[:200] or type(error).__name__
         raise TraceError(f"{path} is not a readable {importer.name} file: {detail}; record or copy it again") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from stickymoe.core.errors import TraceError, TraceWarning
 from stickymoe.traces.checks import DECODE, PREFILL
 from stickymoe.traces.importers.importer import ReadOptions
 from stickymoe.traces.importers.raw_ids import check_not_wrapped, layer_names, routed_layers, unrouted_where_zero
-from stickymoe.traces.importers.slots import filled_first
+from stickymoe.traces.importers.slots import by_weight, filled_first
 from stickymoe.traces.trace import RoutingTrace
 
 
@@ -27,6 +27,7 @@ class Request:
         prompt_tokens: Length of the prompt; tokens at positions from there on were decoded. None: not told.
         start: Position of the first token.
         token_ids: Vocabulary ids of these tokens.
+        expert_weights: Of the shape of the ids.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Request:
     prompt_tokens: int | None = None
     start: int = 0
     token_ids: np.ndarray | None = None
+    expert_weights: np.ndarray | None = None
 
 
 def trace_of(
@@ -42,6 +44,7 @@ def trace_of(
     *,
     num_experts: int | None = None,
     zeroed: bool = False,
+    names: Sequence[str] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> RoutingTrace:
     """Make each request a sequence; layers that route nothing are left out, the others keep their numbers as names.
@@ -54,6 +57,7 @@ def trace_of(
         num_experts: What the file says.
         zeroed: Slots never written hold 0 and not -1. Tokens at a request's end that no layer routed, such as the last
             one generated, are then left out.
+        names: Names of the layers; their numbers if not given.
         provenance: What else to keep of the file.
 
     Raises:
@@ -72,8 +76,14 @@ def trace_of(
     layers = routed_layers(ids)
     if unknown := int((ids < 0).all(axis=(1, 2)).sum()):
         warnings.warn(f"{unknown} of {len(ids)} tokens are routed in no layer", TraceWarning, stacklevel=2)
-    (ids,) = filled_first(ids[:, layers] if len(layers) < ids.shape[1] else ids)
+    ids = ids[:, layers] if len(layers) < ids.shape[1] else ids
     filled = [request for request in requests if len(request.expert_ids)]
+    weights = None
+    if all(request.expert_weights is not None for request in filled):
+        weights = np.concatenate([request.expert_weights for request in filled])[:, layers]
+        ids, weights = by_weight(ids, weights)
+    else:
+        (ids,) = filled_first(ids)
     columns = _phases(filled)
     if all(request.token_ids is not None for request in filled):
         columns["token_ids"] = np.concatenate([request.token_ids for request in filled])
@@ -81,8 +91,9 @@ def trace_of(
         ids,
         np.repeat(np.arange(len(requests)), lengths),
         experts,
+        expert_weights=weights,
         positions=np.concatenate([request.start + np.arange(len(request.expert_ids)) for request in filled]),
-        layer_names=layer_names(layers, raw.shape[1]),
+        layer_names=tuple(names[layer] for layer in layers) if names else layer_names(layers, raw.shape[1]),
         provenance=(provenance or {}) | {"num_experts_from": told},
         **columns,
     )
@@ -104,14 +115,14 @@ def _checked(request: Request, first: Request, options: ReadOptions) -> Request:
     if request.prompt_tokens not in (None, options.prompt_tokens):
         found = f"{request.prompt_tokens} in the file against prompt_tokens {options.prompt_tokens}"
         raise TraceError(f"{request.name} must have the prompt that the file tells, got {found}; leave it out")
-    return Request(request.name, ids, options.prompt_tokens, request.start, request.token_ids)
+    return replace(request, prompt_tokens=options.prompt_tokens)
 
 
 def _without_silent_end(request: Request) -> Request:
     routed = np.flatnonzero((request.expert_ids > 0).any(axis=(1, 2)))
     stop = int(routed[-1]) + 1 if routed.size else 0
     token_ids = None if request.token_ids is None else request.token_ids[:stop]
-    return Request(request.name, request.expert_ids[:stop], request.prompt_tokens, request.start, token_ids)
+    return replace(request, expert_ids=request.expert_ids[:stop], token_ids=token_ids)
 
 
 def _phases(requests: Sequence[Request]) -> dict[str, Any]:
