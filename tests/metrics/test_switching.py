@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from stickymoe.core.errors import TraceError
+from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.metrics import chance_overlap, expert_overlap, set_switch_rate, switch_rate
 from stickymoe.traces import RoutingTrace
 
@@ -131,6 +131,47 @@ def test_a_trace_without_neighbours_has_no_rate(measure):
 def test_one_token_sequences_beside_longer_ones_count_for_nothing():
     pair = [[[0]], [[1]]]
     assert switch_rate(RoutingTrace.from_sequences([[[[2]]], pair, [[[1]]]], num_experts=4)).tolist() == [1.0]
+
+
+@patient
+@given(trace_parts(), st.integers(1, 5))
+def test_overlap_at_a_lag_equals_pairs_counted_one_by_one(parts, lag):
+    trace = RoutingTrace(**parts)
+    valid = trace.valid_pairs()
+    expected = []
+    for layer in range(trace.num_layers):
+        rows = [set(row) - {-1} for row in trace.expert_ids[:, layer].tolist()]
+        pairs = [t for t in range(lag, len(rows)) if valid[t - lag : t].all() and rows[t] and rows[t - lag]]
+        expected.append([len(rows[t] & rows[t - lag]) / len(rows[t]) for t in pairs])
+    if not all(expected):
+        with pytest.raises(TraceError, match="expert overlap needs at least one pair"):
+            expert_overlap(trace, lag)
+        return
+    np.testing.assert_allclose(expert_overlap(trace, lag), [np.mean(each) for each in expected], atol=1e-12)
+
+
+def test_random_routing_overlaps_by_chance_at_every_lag():
+    ids = np.argsort(default_rng(0).random((20_000, 1, 16)), axis=-1)[..., :4]
+    trace = RoutingTrace.from_sequences([ids], num_experts=16)
+    assert chance_overlap(trace) == 0.25
+    for lag in (1, 7):
+        assert expert_overlap(trace, lag)[0] == pytest.approx(0.25, abs=0.01)
+    assert switch_rate(trace)[0] == pytest.approx(15 / 16, abs=0.01)
+
+
+def test_a_sequence_twice_has_the_same_rates():
+    ids = np.argsort(default_rng(0).random((30, 2, 8)), axis=-1)[..., :2]
+    once, twice = (RoutingTrace.from_sequences([ids] * times, num_experts=8) for times in (1, 2))
+    for measure in (*MEASURES, lambda trace: expert_overlap(trace, 4)):
+        np.testing.assert_allclose(measure(twice), measure(once), rtol=0, atol=1e-12)
+
+
+def test_a_lag_out_of_range_is_refused():
+    trace = RoutingTrace.from_sequences([[[[0]], [[1]]]], num_experts=2)
+    with pytest.raises(SettingError, match="lag must be >= 1, got 0"):
+        expert_overlap(trace, 0)
+    with pytest.raises(TraceError, match="at least one pair of tokens 2 apart in one sequence, got none"):
+        expert_overlap(trace, 2)
 
 
 def test_ids_beyond_small_integers_are_told_apart():

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stickymoe.metrics import load_spread, utilisation_entropy
-from stickymoe.traces import RoutingTrace
+from stickymoe.core.errors import SettingError, TraceError
+from stickymoe.metrics import load_spread, static_coverage, utilisation_entropy
+from stickymoe.traces import RoutingTrace, UsageProfile
 
 patient = settings(deadline=None, max_examples=60)
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden" / "traces.json"
@@ -58,6 +59,33 @@ def test_all_slots_of_all_sequences_are_pooled_a_layer_and_empty_ones_left_out()
     trace = RoutingTrace.from_sequences([[[[0, 1], [0, -1]]], [[[2, 3], [0, -1]]]], num_experts=4)
     assert utilisation_entropy(trace).tolist() == [2.0, 0.0]
     assert load_spread(trace).busiest.tolist() == [1.0, 4.0]
+
+
+@patient
+@given(STREAMS, st.integers(1, 8))
+def test_counts_alone_give_what_the_trace_gives(experts, capacity):
+    counts = np.array([[experts.count(expert) for expert in range(6)]])
+    profile, trace = UsageProfile(counts), top1(experts)
+    assert utilisation_entropy(profile) == pytest.approx(utilisation_entropy(trace))
+    assert load_spread(profile).variation == pytest.approx(load_spread(trace).variation)
+    best = sum(sorted(counts[0], reverse=True)[:capacity]) / len(experts)
+    assert static_coverage(profile, capacity).tolist() == static_coverage(trace, capacity).tolist() == [best]
+
+
+def test_a_layer_that_served_nothing_is_named():
+    unserved = RoutingTrace(np.array([[[0], [-1]]]), np.array([0]), num_experts=2, layer_names=("a", "mtp.0"))
+    for measure in (utilisation_entropy, load_spread, lambda trace: static_coverage(trace, 1)):
+        with pytest.raises(TraceError, match=r"at least one token, got none that layer mtp\.0 served"):
+            measure(unserved)
+    assert utilisation_entropy(unserved.select(layers=["a"])).tolist() == [0.0]
+    with pytest.raises(SettingError, match="capacity must be >= 1, got 0"):
+        static_coverage(unserved, 0)
+
+
+def test_one_expert_is_even_and_sure():
+    trace = top1([0, 0], num_experts=1)
+    assert utilisation_entropy(trace).tolist() == [0.0]
+    assert [part.tolist() for part in load_spread(trace)] == [[0.0], [1.0]]
 
 
 def test_two_billion_experts_need_no_table_of_counts():

@@ -1,4 +1,4 @@
-"""All measures of a trace in one JSON-able dictionary."""
+"""The few measures that training reports, in one JSON-able dictionary."""
 
 from collections.abc import Callable
 from typing import Any

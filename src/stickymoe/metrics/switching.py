@@ -1,16 +1,20 @@
 """How often neighbouring tokens change experts, layer by layer."""
 
-from collections.abc import Callable
-
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
-from stickymoe.core.errors import TraceError
+from stickymoe.core.settings import require_at_least
+from stickymoe.metrics.pairs_kernel import OVERLAP, PAIRS, SET_SWITCHES, SWITCHES, pair_sums
+from stickymoe.metrics.rows import layer_ids, run_starts
+from stickymoe.metrics.tally import Figure, Tally, by_layer, ratio
+from stickymoe.metrics.units import Units
 from stickymoe.traces import RoutingTrace
 from stickymoe.traces.checks import UNASSIGNED
 
-# Takes the expert ids of both tokens of each pair, (pairs, top_k) twice; returns one value a pair.
-PairMeasure = Callable[[np.ndarray, np.ndarray], np.ndarray]
+NEIGHBOURS = "at least one pair of neighbouring tokens of one sequence and document"
+SWITCH_RATE = Figure("switch_rate", lambda sums: ratio(sums[..., SWITCHES], sums[..., PAIRS]), NEIGHBOURS)
+SET_SWITCH_RATE = Figure("set_switch_rate", lambda sums: ratio(sums[..., SET_SWITCHES], sums[..., PAIRS]), NEIGHBOURS)
+EXPERT_OVERLAP = Figure("expert_overlap", lambda sums: ratio(sums[..., OVERLAP], sums[..., PAIRS]), NEIGHBOURS)
 
 
 def switch_rate(trace: RoutingTrace) -> Float[np.ndarray, " layers"]:
@@ -24,11 +28,11 @@ def switch_rate(trace: RoutingTrace) -> Float[np.ndarray, " layers"]:
         One number a layer in [0, 1]. 0: one expert serves each run of neighbours; 1: every token switches.
 
     Raises:
-        TraceError: No two tokens are neighbours, so there is nothing to divide by.
+        TraceError: Some layer served no two neighbours, so there is nothing to divide by.
 
     Source: Sticky Routing, eq. 18.
     """
-    return _mean_over_pairs(trace, "switch rate", lambda before, after: before[:, 0] != after[:, 0])
+    return by_layer(trace, pairs(1), SWITCH_RATE)
 
 
 def set_switch_rate(trace: RoutingTrace) -> Float[np.ndarray, " layers"]:
@@ -38,28 +42,33 @@ def set_switch_rate(trace: RoutingTrace) -> Float[np.ndarray, " layers"]:
         One number a layer in [0, 1]. 0: neighbours always share all k experts; 1: never.
 
     Raises:
-        TraceError: No two tokens are neighbours.
+        TraceError: Some layer served no two neighbours.
 
     Source: Sticky Routing, eq. 8.
     """
-    return _mean_over_pairs(trace, "set switch rate", _sets_differ)
+    return by_layer(trace, pairs(1), SET_SWITCH_RATE)
 
 
-def expert_overlap(trace: RoutingTrace) -> Float[np.ndarray, " layers"]:
-    """Mean share of a token's experts that served the token before it as well.
+def expert_overlap(trace: RoutingTrace, lag: int = 1) -> Float[np.ndarray, " layers"]:
+    """Mean share of a token's experts that served the token `lag` places before it as well.
 
-        overlap[l] = mean over pairs of |E[t] & E[t-1]| / |E[t]|        (|E[t]| = k where no slot is empty)
+        overlap[l] = mean over pairs (t-lag, t) of |E[t] & E[t-lag]| / |E[t]|      (|E[t]| = k where no slot is empty)
 
     Read it against `chance_overlap`: routing at random overlaps too. With the previous set resident a token fetches
     k * (1 - overlap) experts.
+
+    Args:
+        trace: The routing.
+        lag: Tokens between the two, >= 1; all between belong to the same sequence and document.
 
     Returns:
         One number a layer in [0, 1]. 0: nothing is shared; 1: every token's experts were just used.
 
     Raises:
-        TraceError: No two tokens are neighbours.
+        SettingError: `lag` is below 1.
+        TraceError: Some layer served no two tokens at this distance.
     """
-    return _mean_over_pairs(trace, "expert overlap", lambda before, after: _shared(before, after) / _sizes(after))
+    return by_layer(trace, pairs(lag), overlap_at(lag))
 
 
 def chance_overlap(trace: RoutingTrace) -> float:
@@ -68,42 +77,19 @@ def chance_overlap(trace: RoutingTrace) -> float:
     return float(np.count_nonzero(assigned) / np.count_nonzero(assigned[..., 0]) / trace.num_experts)
 
 
-def _mean_over_pairs(trace: RoutingTrace, name: str, measure: PairMeasure) -> Float[np.ndarray, " layers"]:
-    valid = trace.valid_pairs()
-    if not valid.any():
-        raise TraceError(
-            f"{name} needs at least one pair of neighbouring tokens of one sequence and document, got none"
-        )
-    means = np.empty(trace.num_layers)
-    for layer in range(trace.num_layers):
-        # One layer at a time: what is held beside the trace stays below one layer's share of it.
-        ids = trace.expert_ids[:, layer]
-        served = ids[:, 0] != UNASSIGNED
-        pairs = np.flatnonzero(valid & served[1:] & served[:-1])
-        if not pairs.size:
-            raise TraceError(
-                f"{name} needs at least one pair of neighbouring tokens, got none that layer {layer} served"
-            )
-        means[layer] = np.mean(measure(ids[pairs], ids[pairs + 1]), dtype=np.float64)
-    return means
+def overlap_at(lag: int) -> Figure:
+    """Name what an overlap at this lag needs."""
+    if lag == 1:
+        return EXPERT_OVERLAP
+    return Figure(EXPERT_OVERLAP.name, EXPERT_OVERLAP.of, f"at least one pair of tokens {lag} apart in one sequence")
 
 
-def _sizes(sets: Int[np.ndarray, "pairs top_k"]) -> Int[np.ndarray, " pairs"]:
-    sizes: np.ndarray = (sets != UNASSIGNED).sum(axis=1)
-    return sizes
+def pairs(lag: int) -> Tally:
+    """Count pairs of tokens `lag` apart: how many, how many switch, what they share."""
+    require_at_least("lag", lag, 1)
 
+    def tally(trace: RoutingTrace, layer: int, units: Units) -> np.ndarray:
+        ids, _ = layer_ids(trace, layer)
+        return pair_sums(ids, run_starts(trace), units.of_row, units.count, lag)
 
-def _shared(before: Int[np.ndarray, "pairs top_k"], after: Int[np.ndarray, "pairs top_k"]) -> Int[np.ndarray, " pairs"]:
-    shared = np.zeros(len(after), dtype=np.int64)
-    for slot in range(before.shape[1]):
-        expert = before[:, slot : slot + 1]
-        shared += ((after == expert) & (expert != UNASSIGNED)).sum(axis=1)
-    return shared
-
-
-def _sets_differ(
-    before: Int[np.ndarray, "pairs top_k"], after: Int[np.ndarray, "pairs top_k"]
-) -> Bool[np.ndarray, " pairs"]:
-    shared = _shared(before, after)
-    differ: np.ndarray = (shared != _sizes(before)) | (shared != _sizes(after))
-    return differ
+    return tally

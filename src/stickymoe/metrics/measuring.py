@@ -1,0 +1,194 @@
+"""`measure`: every measure of a trace in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+
+import numpy as np
+
+from stickymoe.core.errors import SettingError
+from stickymoe.core.settings import require_at_least
+from stickymoe.metrics.drifting import drift
+from stickymoe.metrics.intervals import Resampling
+from stickymoe.metrics.measures import Measures, Row
+from stickymoe.metrics.predictors import predictor_recall
+from stickymoe.metrics.reuse import reuse_figures, reuse_tally
+from stickymoe.metrics.segments import sch_figure, segment_cache, srp_figures
+from stickymoe.metrics.skew import Locality, locality
+from stickymoe.metrics.switching import SET_SWITCH_RATE, SWITCH_RATE, chance_overlap, overlap_at, pairs
+from stickymoe.metrics.tally import Figure, Tally, evaluate, plain_value
+from stickymoe.metrics.units import Units, units_of
+from stickymoe.metrics.utilisation import (
+    coverage_figure,
+    entropy_figure,
+    load_figures,
+    tokens_per_expert,
+)
+from stickymoe.metrics.windows import chance_working_set, working_set_figure
+from stickymoe.metrics.windows import windows as window_tally
+from stickymoe.traces import DECODE, PREFILL, RoutingTrace, UsageProfile
+
+# Intervals over fewer units than this are true but so wide, and so moved by one odd unit, that it must be said.
+FEW_UNITS = 8
+UNITS = {
+    "utilisation_entropy": "bits",
+    "load_variation": "",
+    "load_busiest": "times the mean",
+    "reuse_distance_median": "experts",
+    "reuse_distance_90": "experts",
+    "working_set": "experts",
+    "srp_rho_hat": "times k",
+}
+
+
+def measure(
+    trace: RoutingTrace | UsageProfile,
+    *,
+    windows: Iterable[int] = (8, 32, 128),
+    lags: Iterable[int] = (1, 2, 4, 8, 16),
+    segments: Iterable[int] = (16, 64),
+    capacities: Iterable[int] | None = None,
+    intervals: bool = True,
+    resampling: Resampling | None = None,
+) -> Measures:
+    """Measure everything: by layer and overall; together, in prefill and in decode; with intervals.
+
+    A phase is measured as a trace of its own: its pairs, windows, reuse and caches begin with it. What is not defined
+    (a window longer than every sequence, a layer that served nothing) is None and has a note that says why. Of a
+    profile, which has counts and no order, only what counts tell is measured.
+
+    Args:
+        trace: The routing, or usage counts.
+        windows: Tokens of each working set, >= 1.
+        lags: Distances of overlaps, >= 1.
+        segments: Tokens of each SRP and SCH, >= 1.
+        capacities: Slots a layer of SCH, static sets and LRU, and budgets of predictors; k, 2k and 4k if not given.
+        intervals: Whether to resample.
+        resampling: How; 500 resamples and 95 % if not given.
+
+    Returns:
+        Rows, verdicts and notes.
+
+    Raises:
+        SettingError: A setting breaks its rule.
+    """
+    lists = {"windows": list(windows), "lags": list(lags), "segments": list(segments)}
+    if capacities is not None:
+        lists["capacities"] = list(capacities)
+    for name, numbers in lists.items():
+        if not numbers:
+            raise SettingError.broken(name, "at least one number", numbers)
+        for number in numbers:
+            require_at_least(name, number, 1)
+    drawn = (resampling or Resampling()) if intervals else None
+    if isinstance(trace, UsageProfile):
+        return _measured_profile(trace, lists.get("capacities", [1, 2, 4]))
+    sizes = lists.setdefault(
+        "capacities", sorted({min(factor * trace.top_k, trace.num_experts) for factor in (1, 2, 4)})
+    )
+    units = units_of(trace)
+    rows: list[Row] = []
+    skew: list[tuple[str, Locality]] = []
+    notes = list(_notes(trace, units, drawn))
+    for phase, part in _phases(trace):
+        cut = units if part is trace else units_of(part)
+        found, missing = _figures_of(part, phase, lists, cut, drawn)
+        rows += found
+        notes += missing
+        skew += [(phase, each) for each in locality(part, sizes, resampling=drawn, units=cut)]
+    predictions = predictor_recall(trace, sizes, resampling=drawn)
+    absent = dict.fromkeys(f"predictor {each.predictor}: {each.without}" for each in predictions if each.without)
+    return Measures(
+        sizes=_sizes(trace),
+        layer_names=trace.names,
+        rows=rows,
+        locality=skew,
+        drift=[drift(trace, size, resampling=drawn) for size in sizes] if units.count > 1 else [],
+        predictions=predictions,
+        resampling=None
+        if drawn is None or units.count < 2
+        else {**asdict(drawn), "units": units.kind, "n": units.count},
+        notes=[*dict.fromkeys(notes), *absent],
+    )
+
+
+def _phases(trace: RoutingTrace) -> Iterator[tuple[str, RoutingTrace]]:
+    yield "all", trace
+    if trace.phases is not None and {PREFILL, DECODE} <= set(np.unique(trace.phases).tolist()):
+        yield "prefill", trace.select(phase="prefill")
+        yield "decode", trace.select(phase="decode")
+
+
+def _families(
+    trace: RoutingTrace, lists: dict[str, list[int]]
+) -> Iterator[tuple[Tally, dict[str, int], list[tuple[Figure, float | None]]]]:
+    # What is counted together: a tally, its parameters, and the figures made of it with what chance would give.
+    experts, top = trace.num_experts, chance_overlap(trace)
+    yield pairs(1), {}, [(SWITCH_RATE, 1 - 1 / experts), (SET_SWITCH_RATE, None)]
+    for lag in lists["lags"]:
+        yield pairs(lag), {"lag": lag}, [(overlap_at(lag), top)]
+    yield tokens_per_expert, {}, [(each, None) for each in (entropy_figure(experts), *load_figures(experts))]
+    yield reuse_tally, {}, [(each, None) for each in reuse_figures(experts)]
+    for window in lists["windows"]:
+        figure = working_set_figure(experts, window)
+        yield window_tally(window), {"window": window}, [(figure, chance_working_set(trace, window))]
+    for segment in lists["segments"]:
+        yield window_tally(segment), {"segment": segment}, [(each, None) for each in srp_figures(segment)]
+        for capacity in lists["capacities"]:
+            parameters = {"segment": segment, "capacity": capacity}
+            yield segment_cache(segment, capacity), parameters, [(sch_figure(), None)]
+
+
+def _figures_of(
+    trace: RoutingTrace, phase: str, lists: dict[str, list[int]], units: Units, drawn: Resampling | None
+) -> tuple[list[Row], list[str]]:
+    rows, notes = [], []
+    for tally, parameters, figures in _families(trace, lists):
+        values = evaluate(trace, tally, [figure for figure, _ in figures], units, drawn)
+        for figure, chance in figures:
+            row = Row(phase, figure.name, parameters, values[figure.name], UNITS.get(figure.name, "share"), chance)
+            rows.append(row)
+            if row.value.mean is None:
+                notes.append(f"{phase}: {row.label} needs {figure.needs}, got none")
+    return rows, notes
+
+
+def _notes(trace: RoutingTrace, units: Units, drawn: Resampling | None) -> Iterator[str]:
+    served = np.count_nonzero(trace.expert_ids[..., 0] >= 0, axis=0)
+    if not served.all():
+        names = [name for name, tokens in zip(trace.names, served.tolist(), strict=True) if not tokens]
+        yield f"layers that served no token are left out of every mean: {', '.join(names)}"
+    if drawn is None:
+        return
+    if units.count < 2:
+        yield "no intervals: one sequence of fewer than 64 tokens is a single observation"
+    elif trace.num_sequences == 1:
+        yield f"intervals are drawn over {units.count} {units.kind}: they tell of this text alone, not of others"
+    elif units.count < FEW_UNITS:
+        yield f"intervals over {units.count} {units.kind} are wide, and one odd sequence moves them"
+
+
+def _measured_profile(profile: UsageProfile, capacities: list[int]) -> Measures:
+    experts = profile.num_experts
+    figures: list[tuple[Figure, dict[str, int], float | None]] = [
+        (figure, {}, None) for figure in (entropy_figure(experts), *load_figures(experts))
+    ]
+    figures += [(coverage_figure(size), {"capacity": size}, min(1.0, size / experts)) for size in capacities]
+    rows = []
+    for figure, parameters, chance in figures:
+        value = plain_value(figure.of(profile.counts.astype(np.float64)))
+        rows.append(Row("all", figure.name, parameters, value, UNITS.get(figure.name, "share"), chance))
+    sizes = {"layers": profile.num_layers, "num_experts": profile.num_experts, "uses": int(profile.counts.sum())}
+    note = "a profile holds counts without order: measures of order, caches and intervals need a routing trace"
+    return Measures(sizes, profile.names, rows, notes=[note])
+
+
+def _sizes(trace: RoutingTrace) -> dict[str, int]:
+    return {
+        "tokens": trace.num_tokens,
+        "sequences": trace.num_sequences,
+        "layers": trace.num_layers,
+        "num_experts": trace.num_experts,
+        "top_k": trace.top_k,
+    }

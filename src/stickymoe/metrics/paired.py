@@ -1,0 +1,64 @@
+"""The difference of two routers on the same text, resampled together."""
+
+import numpy as np
+
+from stickymoe.core.errors import TraceError
+from stickymoe.core.settings import require_one_of
+from stickymoe.metrics.intervals import Interval, Resampling, resampled
+from stickymoe.metrics.switching import EXPERT_OVERLAP, SET_SWITCH_RATE, SWITCH_RATE, pairs
+from stickymoe.metrics.tally import Figure, Tally, by_layer
+from stickymoe.metrics.units import units_of
+from stickymoe.metrics.utilisation import entropy_figure, load_figures, tokens_per_expert
+from stickymoe.traces import RoutingTrace
+
+
+def paired_difference(
+    before: RoutingTrace, after: RoutingTrace, name: str, *, resampling: Resampling | None = None
+) -> Interval:
+    """Return by how much a measure, meaned over layers, differs between two traces of the same tokens.
+
+    The same sequences are drawn for both in each resample, so that what a hard text does to both cancels. Layers need
+    not match, tokens must.
+
+    Args:
+        before: The trace to compare with.
+        after: The other; the same sequences of the same length in the same order.
+        name: `switch_rate`, `set_switch_rate`, `expert_overlap`, `utilisation_entropy`, `load_variation` or
+            `load_busiest`.
+        resampling: 500 resamples and 95 % if not given.
+
+    Returns:
+        after - before, its interval (None where there is one unit), and the number of units.
+
+    Raises:
+        SettingError: There is no such measure.
+        TraceError: The traces are of different tokens, or the measure is not defined for some layer.
+    """
+    require_one_of("measure", name, _catalogue(before))
+    if before.sequence_starts().tolist() != after.sequence_starts().tolist():
+        found = f"{before.num_tokens} tokens in {before.num_sequences} sequences"
+        other = f"{after.num_tokens} in {after.num_sequences}"
+        raise TraceError(f"paired traces must be of the same tokens, got {found} and {other}, or other lengths")
+    resampling = resampling or Resampling()
+    units = units_of(before)
+    means, redrawn = [], []
+    for trace in (before, after):
+        tally, figure = _catalogue(trace)[name]
+        means.append(float(by_layer(trace, tally, figure).mean()))
+        if units.count > 1:
+            draws = resampling.draws(units.count)
+            layers = [resampled(tally(trace, layer, units), figure.of, draws) for layer in range(trace.num_layers)]
+            redrawn.append(np.mean(layers, axis=0))
+    difference = means[1] - means[0]
+    if units.count < 2:
+        return Interval(difference, None, None, units.count)
+    spread = redrawn[1] - redrawn[0]
+    half = float(resampling.half_width(spread[~np.isnan(spread)].std(), units.count))
+    return Interval(difference, difference - half, difference + half, units.count)
+
+
+def _catalogue(trace: RoutingTrace) -> dict[str, tuple[Tally, Figure]]:
+    counted = [(pairs(1), figure) for figure in (SWITCH_RATE, SET_SWITCH_RATE, EXPERT_OVERLAP)]
+    loads = (entropy_figure(trace.num_experts), *load_figures(trace.num_experts))
+    counted += [(tokens_per_expert, figure) for figure in loads]
+    return {figure.name: (tally, figure) for tally, figure in counted}
