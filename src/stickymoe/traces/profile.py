@@ -8,6 +8,7 @@ from jaxtyping import Int
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces import checks
+from stickymoe.traces.trace import RoutingTrace
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +73,22 @@ class UsageProfile:
             other.layer_names,
             other.provenance,
         )
+
+
+def require_ordered(found: RoutingTrace | UsageProfile, what_for: str) -> RoutingTrace:
+    """Return the trace; counts end in the reason why they cannot do.
+
+    Args:
+        found: What a file held.
+        what_for: What needs the order, to be read before "needs", such as "a replay".
+
+    Raises:
+        TraceError: It is a profile.
+    """
+    if isinstance(found, RoutingTrace):
+        return found
+    source = found.provenance.get("format")
+    raise TraceError(
+        f"{what_for} needs to know which expert came after which, and {source or 'a usage profile'} holds only counts: "
+        "they tell skew and what to pin; record a routing trace for more"
+    )

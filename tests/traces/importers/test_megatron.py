@@ -110,25 +110,39 @@ def test_a_long_file_read_in_pieces_equals_the_slow_reading(written, monkeypatch
     ("line", "rule"),
     [
         ('{"step": 2, "layer": 1, "top_ind', "router_trace_rank0.jsonl, line 5 must be one JSON record"),
-        ('{"step": 2, "layer": 1}', "record 4 must have 'top_indices', found none"),
-        ('{"step": 2, "top_indices": [[1, 2]]}', "record 4 must have 'layer', found none"),
-        (record(2, 1, [[1, 2, 3]]), "record 4 must name as many experts a token as the others"),
-        (record(2, 1, []), "record 4 must have at least one token"),
-        (record(2, 1, [[1, 2], [3]]), "record 4 must name as many experts"),
-        (record(2, 1, [[1, None]]), "found a null"),
-        (record(2, 1, [[1, 2.5]]), "must have the format's fields"),
-        (record(2, 1, [[1, 2**40]]), "must have the format's fields"),
-        ('{"step": 2, "layer": 1, "top_indices": [1]}', "must have the format's fields"),
-        (record(2, 1, [[1, -2]]), "record 4 must hold expert ids >= 0, got -2"),
-        (record(2, -1, [[1, 2]]), "a layer >= 0, got 'decoder', -1"),
+        (RECORDS[2][:-3], "line 5 must be one JSON record"),
+        ("null" + RECORDS[2], "line 5 must be one JSON record"),
+        ("null", "line 5 must be a JSON object with 'top_indices'"),
+        ('["top_indices", [[1, 2]]]', "line 5 must be a JSON object"),
+        ('{"step": 2, "layer": 1}', "line 5 must be a JSON object with 'top_indices'"),
+        ('{"step": 2, "layer": 1, "note": "top_indices"}', "line 5 must be a JSON object with 'top_indices'"),
+        ('{"step": 2, "top_indices": [[1, 2]]}', "line 5 must have 'layer', a whole number from 0 on, got None"),
+        (record(2, 1, [[1, 2, 3]]), "line 5 must hold 'top_indices' as one list of 2 expert ids >= 0 a token"),
+        (record(2, 1, []), "line 5 must hold 'top_indices'"),
+        (record(2, 1, [[1, 2], [3]]), "line 5 must hold 'top_indices'"),
+        (record(2, 1, [[1, None]]), "line 5 must hold 'top_indices'"),
+        (record(2, 1, [[1, 2.5]]), "line 5 must hold 'top_indices'"),
+        (record(2, 1, [[1, 2**40]]), "line 5 must hold 'top_indices'"),
+        (record(2, 1, [[1, -2]]), "line 5 must hold 'top_indices'"),
+        (record(2, 1, [[[1, 2]]]), "line 5 must"),
+        ('{"step": 2, "layer": 1, "top_indices": [1]}', "line 5 must hold 'top_indices'"),
+        ('{"step": 2, "layer": 1, "top_indices": "[[1, 2]]"}', "line 5 must hold 'top_indices'"),
+        ('{"step": 2, "layer": true, "top_indices": [[1, 2]]}', "line 5 must have 'layer'"),
+        ('{"step": 1e3, "layer": 1, "top_indices": [[1, 2]]}', "line 5 must have 'step'"),
+        (record(2, -1, [[1, 2]]), "line 5 must have 'layer', a whole number from 0 on, got -1"),
         (record(2, 1, [[1, 2]], block="x y"), "a block of letters"),
-        (record(2, 1, [[1, 2]], num_tokens=7), "record 4 must have its num_tokens, 7, got 1"),
-        (record(2, 1, [[1, 2]], topk=3), "record 4 must have its topk, 3, got 2"),
+        (record(2, 1, [[1, 2]], num_tokens=7), "line 5 must have its num_tokens, 7, in 'top_indices', got 1"),
+        (record(2, 1, [[1, 2]], topk=3), "line 5 must have its topk, 3, in 'top_indices', got 2"),
         (record(2, 7, [[1, 2]]), "must have all 3 layers"),
     ],
 )
 def test_a_broken_record_is_named(written, refused, line, rule):
     assert rule in refused(written([*RECORDS, line]))
+
+
+def test_lists_may_be_written_with_other_blanks(written):
+    lines = [line.replace("]]", "] ]").replace("[[", "[ [").replace(", ", " ,") for line in RECORDS]
+    assert read_trace(written(lines)) == read_trace(written(RECORDS))
 
 
 def test_an_expert_named_twice_is_refused(written, refused):

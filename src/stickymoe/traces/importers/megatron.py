@@ -6,27 +6,28 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
+import pyarrow.csv as pc
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces.importers.forwards import Blocks, require_told, trace_of, warn
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.importers.lines import blocks_of_lines
+from stickymoe.traces.importers.records import MAX_TOP_K
 from stickymoe.traces.trace import RoutingTrace, same_array
 
 FILE = re.compile(r"router_trace_rank(\d{1,9})\.jsonl")
-NUMBERS = ("step", "layer", "rank", "num_tokens", "topk", "mtp_idx")
-SCHEMA = pa.schema(
-    [(name, pa.int64()) for name in NUMBERS] + [("block", pa.string()), ("top_indices", pa.list_(pa.list_(pa.int32())))]
-)
-NEEDED = ("step", "layer", "top_indices")
-MAX_LAYER = 2**20
-# A digit and its comma may become four bytes of id, eight of list offset and the trace's own
+KEY = b'"top_indices"'
+# A row of k ids, and of rows the list; blanks are taken out before. Longer numbers are no ids
+ROW = rb"\[\d{1,9}(?:,\d{1,9}){%d}\]"
+NUMBERS = ("step", "layer", "mtp_idx", "num_tokens", "topk")
+LARGEST = 2**31
+# A digit and its comma may become eight bytes of id, and the trace's own four
 GROWTH = 10
 SORTED = "by number, not by weight: the writer reads them from a map of chosen experts, so slot 0 is not the top-1"
 
@@ -111,78 +112,86 @@ class _Rank:
 
 
 def _rank(path: Path) -> _Rank:
-    tables, place = [], f"{path.name}, record"
-    for line, block in blocks_of_lines(path):
-        if block.strip():
-            tables.append(_table(block, line, path.name))
-    if not tables:
+    heads: list[tuple[Any, ...]] = []
+    ids: list[np.ndarray] = []
+    rows: list[int] = []
+    top_k = 0
+    for first, block in blocks_of_lines(path):
+        lists = []
+        for number, line in enumerate(block.splitlines(), first):
+            if not line.strip():
+                continue
+            place = f"{path.name}, line {number}"
+            head, found = _parted(line, place)
+            top_k = top_k or found.count(b",", 0, found.find(b"]")) + 1
+            if top_k > MAX_TOP_K or _list_of(top_k).fullmatch(found) is None:
+                rule = f"one list of {top_k} expert ids >= 0 a token, at most {MAX_TOP_K}, all alike"
+                raise TraceError(
+                    f"{place} must hold 'top_indices' as {rule}, got {found[:60].decode(errors='replace')!r}"
+                )
+            heads.append(_head(head, found.count(b"[") - 1, top_k, place))
+            rows.append(found.count(b"[") - 1)
+            lists.append(found)
+        if lists:
+            ids.append(_flat(b",".join(lists)).reshape(-1, top_k))
+    if not heads:
         raise TraceError(f"{path.name} must hold at least one record, found none")
-    table = pa.concat_tables(tables).combine_chunks()
-    for name in NEEDED:
-        if table[name].null_count:
-            number = table[name].is_null().to_numpy().argmax()
-            raise TraceError(f"{place} {number} must have {name!r}, found none")
-    keys = list(zip(_words(table["block"]), _numbers(table["mtp_idx"]), _numbers(table["layer"]), strict=True))
-    rows, ids = _ids(table["top_indices"], place)
-    for name, found in (("num_tokens", rows), ("topk", np.full(len(rows), ids.shape[1]))):
-        declared = np.array(_numbers(table[name]))
-        if (wrong := (declared != found) & (declared >= 0)).any():
-            number = int(np.argmax(wrong))
-            raise TraceError(f"{place} {number} must have its {name}, {declared[number]}, got {int(found[number])}")
+    keys = [key for _, key in heads]
     layers = tuple(sorted(set(keys), key=lambda key: (key[0] != "decoder", key)))
-    for word, _, layer in layers:
-        if not 0 <= layer < MAX_LAYER or not re.fullmatch(r"\w{1,32}", word):
-            raise TraceError(f"{path.name} must have a block of letters and a layer >= 0, got {word!r:.40}, {layer}")
     code = {key: number for number, key in enumerate(layers)}
-    return _Rank(layers, np.array([code[key] for key in keys]), np.array(_numbers(table["step"])), rows, ids)
+    steps = np.array([step for step, _ in heads], dtype=np.int64)
+    return _Rank(layers, np.array([code[key] for key in keys]), steps, np.array(rows), np.concatenate(ids))
 
 
-def _table(block: bytes, line: int, name: str) -> Any:
+def _parted(line: bytes, place: str) -> tuple[dict[str, Any], bytes]:
+    """Return a record without its ids, and the text of these without blanks: too many for Python objects."""
+    start = line.find(b"[", line.find(KEY)) if KEY in line else -1
+    stop = line.find(b"]]", start) + 2
+    apart = start >= 0 and stop >= 2 and line[line.find(KEY) + len(KEY) : start].strip() == b":"
     try:
-        return pj.read_json(
-            pa.BufferReader(block),
-            read_options=pj.ReadOptions(block_size=len(block) + 1, use_threads=False),
-            parse_options=pj.ParseOptions(explicit_schema=SCHEMA, unexpected_field_behavior="ignore"),
-        )
-    except pa.ArrowException as error:
-        for number, text in enumerate(block.split(b"\n"), line):
-            try:
-                json.loads(text or b"{}")
-            except (ValueError, RecursionError):
-                found = f"{text[:40]!r}...; the file may be cut short"
-                raise TraceError(f"{name}, line {number} must be one JSON record, got {found}") from error
-        detail = " ".join(str(error).split())[:160]
-        raise TraceError(f"{name}, the records from line {line} on must have the format's fields: {detail}") from error
+        head = json.loads(line[:start] + b"null" + line[stop:] if apart else line)
+    except (ValueError, RecursionError) as error:
+        found = f"{line[:40]!r}...; the file may be cut short"
+        raise TraceError(f"{place} must be one JSON record, got {found}") from error
+    if not isinstance(head, dict) or "top_indices" not in head:
+        raise TraceError(f"{place} must be a JSON object with 'top_indices', found none")
+    if apart and head["top_indices"] is None:
+        return head, line[start:stop].translate(None, b" \t\r")
+    return head, json.dumps(head["top_indices"], separators=(",", ":")).encode()
 
 
-def _numbers(column: Any) -> list[int]:
-    filled: list[int] = column.fill_null(-1).to_pylist()
-    return filled
+@cache
+def _list_of(top_k: int) -> re.Pattern[bytes]:
+    row = ROW % (top_k - 1)
+    return re.compile(rb"\[%b(?:,%b)*\]" % (row, row))
 
 
-def _words(column: Any) -> list[str]:
-    filled: list[str] = column.fill_null("decoder").to_pylist()
-    return filled
+def _head(head: dict[str, Any], tokens: int, top_k: int, place: str) -> tuple[int, tuple[str, int, int]]:
+    """Return a record's step, and its layer as (block, mtp_idx, layer)."""
+    told = {"mtp_idx": -1, "num_tokens": tokens, "topk": top_k} | head
+    block = told.get("block", "decoder")
+    for name in NUMBERS:
+        least = -1 if name == "mtp_idx" else 0
+        if type(told.get(name)) is not int or not least <= told[name] < LARGEST:
+            raise TraceError(f"{place} must have {name!r}, a whole number from 0 on, got {told.get(name)!r:.40}")
+    if not isinstance(block, str) or not re.fullmatch(r"\w{1,32}", block):
+        raise TraceError(f"{place} must have a block of letters, got {block!r:.40}")
+    for name, found in (("num_tokens", tokens), ("topk", top_k)):
+        if told[name] != found:
+            raise TraceError(f"{place} must have its {name}, {told[name]}, in 'top_indices', got {found}")
+    return told["step"], (block, told["mtp_idx"], told["layer"])
 
 
-def _ids(column: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens of each record, and the ids of all."""
-    tokens = pa.chunked_array([column.combine_chunks()]).chunk(0) if column.num_chunks != 1 else column.chunk(0)
-    inner = tokens.flatten()
-    flat = inner.flatten()
-    if inner.null_count or flat.null_count:
-        raise TraceError(f"{place}s must have whole numbers in 'top_indices', found a null")
-    rows = tokens.value_lengths().to_numpy().astype(np.int64)
-    widths = inner.value_lengths().to_numpy()
-    if not rows.all():
-        raise TraceError(f"{place} {int(np.argmin(rows))} must have at least one token, got none")
-    if (other := widths != widths[0]).any() or widths[0] == 0:
-        row = int(np.argmax(other))
-        number = int(np.searchsorted(np.cumsum(rows), row, side="right"))
-        found = f"{int(widths[row])} against {int(widths[0])} before"
-        raise TraceError(f"{place} {number} must name as many experts a token as the others, at least one, got {found}")
-    ids: np.ndarray = flat.to_numpy()
-    return rows, ids.reshape(-1, int(widths[0]))
+def _flat(lists: bytes) -> np.ndarray:
+    """Return all numbers of lists that are known to be well formed."""
+    numbers = lists.translate(bytes.maketrans(b",", b"\n"), b"[]")
+    table = pc.read_csv(
+        pa.BufferReader(numbers),
+        read_options=pc.ReadOptions(column_names=["id"], use_threads=False),
+        convert_options=pc.ConvertOptions(column_types={"id": pa.int32()}, null_values=[]),
+    )
+    ids: np.ndarray = table["id"].to_numpy()
+    return ids
 
 
 def _distinct(ranks: list[_Rank]) -> list[_Rank]:
