@@ -59,12 +59,19 @@ def test_the_queue_is_as_deep_as_an_event_misses(machine):
     assert deep.load_ms[1] == pytest.approx(16 * 1.25)
 
 
+def test_an_expert_that_several_tokens_of_one_pass_miss_is_loaded_once(machine):
+    counted = replace(report([15, 10], [5, 10]), loads_per_layer=np.array([2, 3]))
+    found = predict_latency(counted, machine, tokens=10, expert_bytes=10**6)
+    assert found.load_ms[1] == pytest.approx(0.5 * 2)
+    assert found.semantics["loads_per_token"] == 0.5
+
+
 def test_tiers_add_up(machine):
     fast, slow = report([5, 5], [15, 15]), report([15, 15], [5, 5])
     found = predict_latency([Tier(fast, "device"), Tier(slow)], machine, tokens=10, expert_bytes=10**6)
     assert found.load_ms[1] == pytest.approx(3 * 0.1 + 1 * 2)
     assert found.describe().startswith(
-        "predicted from 4.0 misses a token over device at depth 1 + disk-random at depth 1"
+        "predicted from 4.0 loads a token over device at depth 1 + disk-random at depth 1"
     )
 
 
@@ -98,7 +105,7 @@ def test_misses_by_token_give_percentiles_and_the_true_overlap(machine, seed, ca
         ({"link": "disk"}, "did you mean 'disk-"),
         ({"report": []}, "cost.tiers must be at least one"),
         ({"misses_by_token": np.zeros((9, 2), int)}, "cost.misses_by_token must be shaped"),
-        ({"misses_by_token": np.zeros((10, 2), int)}, "sum to the report's 15 misses"),
+        ({"misses_by_token": np.zeros((10, 2), int)}, "sum to the report's 15 loads"),
     ],
 )
 def test_a_setting_that_breaks_its_rule_is_named(machine, broken, words):

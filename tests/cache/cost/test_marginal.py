@@ -10,9 +10,9 @@ from stickymoe.core.errors import SettingError
 GIB = 2**30
 
 
-def predicted(machine, misses: int, **more):
+def predicted(machine, misses: int):
     counted = CacheReport(np.array([100 - misses]), np.array([misses]), np.zeros(1, int), {"top_k": 1})
-    return predict_latency(counted, machine, tokens=10, expert_bytes=10**6, **more)
+    return predict_latency(counted, machine, tokens=10, expert_bytes=10**6, queue_depth=1)
 
 
 def test_break_even_by_hand(machine):

@@ -32,7 +32,7 @@ def calibrate(
 ) -> Calibration:
     """Measure disk, memory, and where asked the accelerator, at the size of one expert.
 
-    Writes a file of random bytes into `folder`, nameless from the start: no way of stopping leaves it behind.
+    Writes a file of random bytes into `folder` whose name is gone before the first byte: no way of stopping leaves it.
 
     Args:
         folder: On the disk the experts would be read from.

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stickymoe.cache.calibration import Calibration
-from stickymoe.cache.cost.latency import MS, LatencyPrediction, expert_ms
+from stickymoe.cache.cost.constants import expert_ms
+from stickymoe.cache.cost.prediction import MS, LatencyPrediction
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
 
@@ -67,7 +68,7 @@ def break_even_hit_rate(
         ("compute_ms", compute_ms or 0.0, 0.0),
     ):
         require_at_least(f"cost.{name}", value, least)
-    busy = lookups_per_token * expert_ms(calibration, expert_bytes) if compute_ms is None else compute_ms
+    busy = expert_ms(calibration, lookups_per_token * expert_bytes) if compute_ms is None else compute_ms
     if target_ms is not None and not target_ms >= busy:
         raise SettingError.broken("cost.target_ms", f">= the {busy:.4g} ms a token takes to compute", target_ms)
     room = busy if target_ms is None else target_ms - busy
