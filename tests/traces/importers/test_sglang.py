@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from stickymoe.traces import DECODE, PREFILL, read_trace
+from stickymoe.traces.importers.importer import Head
+from stickymoe.traces.importers.sglang import IMPORTER
 
 # (tokens, layers, k): layer 0 is dense, one slot of layer 2 is empty
 ROUTED = np.array(
@@ -116,3 +118,11 @@ def test_a_shape_that_does_not_divide_is_refused(written, refused):
     assert "below num_experts 5 (given), got 5" in refused(path, top_k=2, num_experts=5)
     assert "max_bytes 100" in refused(path, top_k=2, max_bytes=100)
     assert "max_bytes 100" in refused(written(coded(ROUTED)), top_k=2, num_layers=3, max_bytes=100)
+
+
+@pytest.mark.parametrize("cut", range(16))
+def test_base64_cut_anywhere_is_still_known_by_its_head(written, cut):
+    text = base64.b64encode(ROUTED.tobytes()[: 96 - cut]).decode()
+    assert IMPORTER.matches(Head.of(written(text)))
+    assert not IMPORTER.matches(Head.of(written("layer,expert\n0,1\n")))
+    assert not IMPORTER.matches(Head.of(written("deadbeefdeadbeefdeadbeef")))

@@ -246,6 +246,11 @@ def test_old_packed_cut_and_empty_files_are_refused(session, tmp_path, refused):
     assert not sglang_recorder.IMPORTER.matches(Head(tmp_path / "bad.pt", b"PK\x03\x04", 4))
 
 
+def test_a_pickle_of_another_protocol_is_read_without_torch_s_remarks(tmp_path):
+    torch.save({"logical_count": torch.ones(1, 2, 3, dtype=torch.int32)}, tmp_path / "stat.pt", pickle_protocol=3)
+    assert read_trace(tmp_path / "stat.pt").counts.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
 def test_without_torch_the_line_says_what_to_install(session, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(TraceError, match=r"torch must be installed to read \.pt files, found none; pip install torch"):

@@ -29,7 +29,8 @@ def _matches(head: Head) -> bool:
     start = b"".join(text.strip(b'" \r\n\t').split())[:4096]
     if len(start) < 16 or not re.fullmatch(rb"[A-Za-z0-9+/]*={0,2}", start):
         return False
-    ids = np.frombuffer(from_base64(start[: len(start) // 16 * 16], "the head"), "<i4")
+    whole = start.rstrip(b"=")  # sixteen letters are three ids
+    ids = np.frombuffer(from_base64(whole[: len(whole) // 16 * 16], "the head"), "<i4")
     return bool(((ids >= -1) & (ids < 2**16)).all())
 
 

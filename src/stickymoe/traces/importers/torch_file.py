@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,9 @@ def load(path: Path, options: ReadOptions) -> Any:
     except ImportError as error:
         raise TraceError("torch must be installed to read .pt files, found none; pip install torch") from error
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of pickle protocols, which say nothing to whoever did not write the file
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise TraceError(
             "the file must hold tensors and plain values alone, found what only unpickling would open, and that could "
