@@ -72,9 +72,9 @@ def test_training_and_inference_kernels_agree_in_the_layer(tiny_config):
     torch.manual_seed(0)
     layer = CausalSelfAttention(tiny_config(attn_implementation="sdpa"), layer_idx=0)
     hidden = torch.randn(2, 7, 12)
-    trained = layer.train()(hidden, None, None)
+    trained, _ = layer.train()(hidden, None, None)
     with torch.no_grad():
-        inferred = layer.eval()(hidden, None, None)
+        inferred, _ = layer.eval()(hidden, None, None)
     assert trained.requires_grad
     torch.testing.assert_close(trained, inferred, atol=1e-6, rtol=1e-5)
 

@@ -52,7 +52,8 @@ def test_single_fields_of_a_preset_can_be_replaced():
         ({"layer_norm_eps": 0.0}, "model.layer_norm_eps must be > 0, got 0.0"),
         (
             {"router_type": "softmx"},
-            "model.router_type must be one of hard_window, hysteresis, softmax, got 'softmx'; did you mean 'softmax'?",
+            "model.router_type must be one of hard_window, hash, hysteresis, softmax, trajectory, got 'softmx'; "
+            "did you mean 'softmax'?",
         ),
         ({"hidden_size": "large"}, "model.hidden_size must be of type int, got 'large'"),
         ({"num_experts": 2.5}, "model.num_experts must be of type int, got 2.5"),

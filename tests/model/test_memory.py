@@ -12,11 +12,22 @@ from stickymoe.model.memory import RoutingMemory
 # Small bonuses let old and new experts win by turns, so a forgotten set would show.
 STATEFUL = {
     "hard_window": {"router_type": "hard_window", "router_window": 3},
+    "hysteresis, followed": {"router_type": "hysteresis", "router_window": 4, "router_recursive": True},
+    "trajectory": {"router_type": "trajectory", "router_span": 3},
+}
+OTHERS = {
     "hard_window, followed": {"router_type": "hard_window", "router_window": 2, "router_recursive": True},
     "hysteresis": {"router_type": "hysteresis", "router_window": 1, "router_bonus": 0.7},
-    "hysteresis, followed": {"router_type": "hysteresis", "router_window": 4, "router_recursive": True},
+    "trajectory of the document": {"router_type": "trajectory"},
+    "trajectory of the token": {"router_type": "trajectory", "router_span": 1},
+    "hash": {"router_type": "hash"},
+    "oracle": {"router_input": "attended"},
+    "shared": {"experts_shared": "all"},
+    "together": {"experts_shared": "all", "router_input": "attended", "router_type": "hysteresis"},
 }
+EVERY = STATEFUL | OTHERS
 stateful = pytest.mark.parametrize("settings", STATEFUL.values(), ids=STATEFUL)
+every = pytest.mark.parametrize("settings", EVERY.values(), ids=EVERY)
 
 
 @pytest.fixture
@@ -34,7 +45,7 @@ def chosen(out):
     return torch.stack(out.routing.expert_ids)
 
 
-@stateful
+@every
 def test_step_by_step_it_routes_and_scores_as_in_one_pass(build, token_ids, settings):
     model, ids = build(settings), token_ids(3, 14)
     whole = model(ids)
@@ -51,10 +62,10 @@ def test_step_by_step_it_routes_and_scores_as_in_one_pass(build, token_ids, sett
 @stateful
 def test_the_test_above_would_notice_a_router_without_memory(build, token_ids, settings):
     model, ids = build(settings), token_ids(3, 14)
-    out = model(ids[:, :9], use_cache=True)
+    out = model(ids[:, :10], use_cache=True)
     out.cache.layers[-1].facts.fill_(-1)
-    amnesic = model(ids[:, 9:], cache=out.cache)
-    assert not torch.equal(chosen(amnesic), chosen(model(ids))[:, :, 9:])
+    amnesic = model(ids[:, 10:], cache=out.cache)
+    assert not torch.equal(chosen(amnesic), chosen(model(ids))[:, :, 10:])
 
 
 @stateful
@@ -79,6 +90,16 @@ def test_generated_with_a_cache_are_the_tokens_generated_without(build, token_id
     assert len(set(cached[:, 5:].flatten().tolist())) > 3, "a model that repeats one token would prove nothing"
 
 
+@every
+def test_a_padded_batch_generates_with_a_cache_what_each_row_does_without(build, token_ids, settings):
+    model, short, long = build(settings), token_ids(1, 3), token_ids(1, 8, seed=1)
+    batch = torch.cat([torch.cat([torch.zeros(1, 5, dtype=torch.long), short], dim=1), long])
+    mask = (torch.arange(8) >= torch.tensor([[5], [0]])).long()
+    together = generate(model, batch, attention_mask=mask)
+    assert torch.equal(together[:1, 8:], generate(model, short, use_cache=False)[:, 3:])
+    assert torch.equal(together[1:, 8:], generate(model, long, use_cache=False)[:, 8:])
+
+
 @stateful
 def test_drafts_that_are_taken_back_leave_no_trace(build, token_ids, settings):
     model, ids = build(settings), token_ids(1, 6).repeat(1, 2)
@@ -87,15 +108,13 @@ def test_drafts_that_are_taken_back_leave_no_trace(build, token_ids, settings):
 
 
 @stateful
-@pytest.mark.parametrize("mode", [{}, {"num_beams": 2, "cache_implementation": "static"}])
-def test_left_padded_prompts_continue_as_each_alone(build, token_ids, settings, mode):
+def test_beams_of_left_padded_prompts_in_a_static_cache_continue_as_each_alone(build, token_ids, settings):
     model, short, long = build(settings), token_ids(1, 3), token_ids(1, 8, seed=1)
     batch = torch.cat([torch.cat([torch.zeros(1, 5, dtype=torch.long), short], dim=1), long])
-    mask = torch.ones_like(batch)
-    mask[0, :5] = 0
-    together = generate(model, batch, attention_mask=mask, **mode)
-    assert torch.equal(together[:1, 8:], generate(model, short, **mode)[:, 3:])
-    assert torch.equal(together[1:, 8:], generate(model, long, **mode)[:, 8:])
+    mask = (torch.arange(8) >= torch.tensor([[5], [0]])).long()
+    together = generate(model, batch, attention_mask=mask, cache_implementation="static", num_beams=2)
+    assert torch.equal(together[:1, 8:], generate(model, short, num_beams=2)[:, 3:])
+    assert torch.equal(together[1:, 8:], generate(model, long, num_beams=2)[:, 8:])
 
 
 @stateful
@@ -111,7 +130,7 @@ def test_right_padding_before_the_next_call_is_not_remembered(build, token_ids, 
     torch.testing.assert_close(out.logits, whole.logits[:, 5:], atol=1e-12, rtol=1e-10)
 
 
-@stateful
+@every
 def test_packed_documents_route_as_each_alone(build, token_ids, settings):
     model, first, second = build(settings), token_ids(1, 5), token_ids(1, 7, seed=1)
     documents = torch.tensor([[0] * 5 + [1] * 7])
@@ -140,7 +159,7 @@ def test_the_memory_follows_every_change_of_the_cache(build, token_ids, settings
 
 
 def test_what_is_kept_is_small(build, token_ids):
-    cache = build(STATEFUL["hysteresis"])(token_ids(2, 7), use_cache=True).cache
+    cache = build(OTHERS["hysteresis"])(token_ids(2, 7), use_cache=True).cache
     memory = cache.layers[-1]
     assert isinstance(memory, RoutingMemory)
     assert memory.facts.shape == (2, 7, 2 * 2), "layers x k ids a token"
@@ -154,13 +173,13 @@ def test_a_cache_of_another_model_is_refused(build, tiny_model, token_ids, kind)
     cache = plain(token_ids(1, 4), cache=kind(config=plain.config, **size)).cache
     assert len(cache.layers) == 2, "a router without memory adds nothing to the cache"
     with pytest.raises(SettingError) as caught:
-        build(STATEFUL["hysteresis"])(token_ids(1, 1), cache=cache)
+        build(OTHERS["hysteresis"])(token_ids(1, 1), cache=cache)
     assert str(caught.value) == (
         "cache must be filled by this model: its router must know all 4 tokens in it, got 0; start with an empty one"
     )
 
 
-@stateful
+@every
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_activation_checkpointing_changes_neither_routing_nor_gradients(tiny_model, token_ids, settings, reentrant):
     ids, found = token_ids(2, 9), []
@@ -172,6 +191,7 @@ def test_activation_checkpointing_changes_neither_routing_nor_gradients(tiny_mod
         gates = torch.stack(out.routing.gate_probs)
         (out.loss + (gates[:, :, 1:] - gates[:, :, :-1]).square().mean()).backward()
         found.append((chosen(out), [parameter.grad for parameter in model.parameters()]))
+    assert any(grad is not None and grad.any() for grad in found[0][1])
     assert torch.equal(found[0][0], found[1][0])
     for one, other in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(one, other)

@@ -16,3 +16,14 @@ def test_the_tied_embedding_is_counted_once(tiny):
     assert model.lm_head.weight is model.model.token_embedding.weight
     named = dict(model.named_parameters(remove_duplicate=True))
     assert count_parameters(model)["total"] == sum(weight.numel() for weight in named.values())
+
+
+def test_of_a_shared_pool_a_token_uses_at_most_k_experts_a_layer(tiny):
+    expert = 8 * 8 + 8 + 8 * 8 + 8  # width x hidden and biases
+    sizes = {"num_hidden_layers": 2, "num_experts": 7, "experts_shared": "all"}
+    counts = count_parameters(tiny.model(**sizes))
+    assert counts["total"] - counts["active"] == (7 - 2 * 2) * expert
+    few = count_parameters(tiny.model(**(sizes | {"num_experts": 3})))
+    assert few["active"] == few["total"], "two layers of two experts each can use all three"
+    own = count_parameters(tiny.model(num_hidden_layers=2, num_experts=7))
+    assert own["total"] - counts["total"] == 7 * expert

@@ -37,8 +37,12 @@ class CausalSelfAttention(nn.Module):
         hidden_states: Float[Tensor, "batch seq hidden"],
         attention_mask: Tensor | None,
         cache: Cache | None,
-    ) -> Float[Tensor, "batch seq hidden"]:
-        """Attend to the allowed earlier positions of this call and of the cache."""
+    ) -> tuple[Float[Tensor, "batch seq hidden"], Float[Tensor, "batch seq hidden"]]:
+        """Attend to the allowed earlier positions of this call and of the cache.
+
+        Returns:
+            The output, and the attended values before the output projection.
+        """
         batch, seq, hidden = hidden_states.shape
         qkv = self.qkv_proj(hidden_states).view(batch, seq, 3, self.num_heads, hidden // self.num_heads)
         query, key, value = qkv.permute(2, 0, 3, 1, 4).unbind()
@@ -51,8 +55,8 @@ class CausalSelfAttention(nn.Module):
             attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, explicit_attention)
         dropout = self.config.dropout if self.training else 0.0
         attended, _ = attend(self, query, key, value, attention_mask, dropout=dropout)
-        output: Tensor = self.out_proj(attended.reshape(batch, seq, hidden))
-        return output
+        attended = attended.reshape(batch, seq, hidden)
+        return self.out_proj(attended), attended
 
 
 def explicit_attention(

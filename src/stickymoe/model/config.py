@@ -60,6 +60,10 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
         router_bonus: The bonus on their logits, for the same (10 and 1).
         router_recursive: Whether those experts are the ones that served, for the same; if not, the ones that would
             have without a bonus.
+        router_span: Tokens that share a path, for `trajectory`; 0 (if not given) is the whole document.
+        router_input: What learned routers read: `hidden`, the normed residual stream, or `attended`, the attended
+            values before attention's output projection (Oracle-MoE, simplified).
+        experts_shared: Which layers draw on one pool of experts: `none`, `all`, or `groups:K`, blocks of K layers each.
         norm_topk_prob: Whether the weights of the chosen experts are divided by their sum.
         dropout: Dropout probability after embedding, attention and experts, in [0, 1).
         initializer_range: Standard deviation of the initial weights; residual projections are scaled by 1/sqrt(2L).
@@ -84,6 +88,9 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
     router_window: int | None = None
     router_bonus: float | None = None
     router_recursive: bool | None = None
+    router_span: int | None = None
+    router_input: str = "hidden"
+    experts_shared: str = "none"
     norm_topk_prob: bool = True
     dropout: float = 0.0
     layer_norm_eps: float = 1e-5
@@ -123,6 +130,21 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
             if not getattr(self, name) > 0.0:
                 raise SettingError.broken(f"model.{name}", "> 0", getattr(self, name))
         self._settle_router()
+        _ = self.layers_per_pool
+
+    @property
+    def layers_per_pool(self) -> int:
+        """How many layers draw on one pool of experts; 1 where each has its own."""
+        words = {"none": 1, "all": self.num_hidden_layers}
+        if self.experts_shared in words:
+            return words[self.experts_shared]
+        kind, _, size = self.experts_shared.partition(":")
+        divisors = [size for size in range(2, self.num_hidden_layers) if self.num_hidden_layers % size == 0]
+        if kind != "groups" or not size.isdecimal() or int(size) not in divisors:
+            words_of_groups = "".join(f", groups:{size}" for size in divisors)
+            rule = f"one of none, all{words_of_groups} with {self.num_hidden_layers} layers"
+            raise SettingError.broken("model.experts_shared", rule, self.experts_shared)
+        return int(size)
 
     def _settle_router(self) -> None:
         """Fill in the router's own settings and refuse those of another router."""
@@ -139,6 +161,10 @@ class StickyMoEConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
                 rule = f"left out with model.router_type {self.router_type!r}"
                 raise SettingError.broken(f"model.{name}", rule, value, f"it is for {takers}")
         router.check(self)
+        require_one_of("model.router_input", self.router_input, ("hidden", "attended"))
+        if router.is_fixed and self.router_input != "hidden":
+            rule = f"'hidden' with model.router_type {self.router_type!r}, which reads token ids alone"
+            raise SettingError.broken("model.router_input", rule, self.router_input)
 
     @classmethod
     def get_config_dict(

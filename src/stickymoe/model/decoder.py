@@ -18,7 +18,7 @@ from stickymoe.model.attention import CausalSelfAttention
 from stickymoe.model.checks import refuse_unknown, require_mask_shape, require_positions, require_token_ids
 from stickymoe.model.config import StickyMoEConfig
 from stickymoe.model.documents import document_mask, documents_by_position, positions_in_documents
-from stickymoe.model.experts import MoELayer
+from stickymoe.model.experts import Experts, MoELayer
 from stickymoe.model.memory import keep, recall
 from stickymoe.model.output import StickyMoEOutput
 from stickymoe.model.pretrained import StickyMoEPreTrainedModel
@@ -32,13 +32,13 @@ KNOWN_ARGUMENTS = {"input_ids", "attention_mask", "document_ids", "position_ids"
 class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[no-untyped-call]
     """Pre-norm attention, then pre-norm experts."""
 
-    def __init__(self, config: StickyMoEConfig, layer_idx: int) -> None:
-        """Create the layer at depth `layer_idx`, counted from 0."""
+    def __init__(self, config: StickyMoEConfig, layer_idx: int, pool: Experts | None = None) -> None:
+        """Create the layer at depth `layer_idx`, counted from 0, with experts of its own or those of `pool`."""
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.attention = CausalSelfAttention(config, layer_idx)
         self.moe_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.moe = MoELayer(config)
+        self.moe = MoELayer(config, pool)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -53,9 +53,9 @@ class DecoderLayer(GradientCheckpointingLayer):  # type: ignore[no-untyped-call]
         Returned, not recorded on the side, so that recomputation under activation checkpointing adds no second one;
         flat, since reentrant checkpointing finds no tensors inside other tuples and would cut their gradient off.
         """
-        attended = self.attention(self.attention_norm(hidden_states), attention_mask, cache)
-        hidden_states = hidden_states + self.dropout(attended)
-        served, decision = self.moe(self.moe_norm(hidden_states), context)
+        output, attended = self.attention(self.attention_norm(hidden_states), attention_mask, cache)
+        hidden_states = hidden_states + self.dropout(output)
+        served, decision = self.moe(self.moe_norm(hidden_states), context, attended)
         return hidden_states + self.dropout(served), *decision
 
 
@@ -68,7 +68,12 @@ class StickyMoEModel(StickyMoEPreTrainedModel):
         self.token_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
         self.position_embedding = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
+        shared = config.layers_per_pool
+        pools: list[Experts | None] = [None] * config.num_hidden_layers
+        if shared > 1:
+            self.expert_pools = nn.ModuleList(Experts(config) for _ in range(config.num_hidden_layers // shared))
+            pools = [cast(Experts, self.expert_pools[index // shared]) for index in range(config.num_hidden_layers)]
+        self.layers = nn.ModuleList(DecoderLayer(config, index, pool) for index, pool in enumerate(pools))
         self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.gradient_checkpointing = False
         self.post_init()  # type: ignore[no-untyped-call]

@@ -73,17 +73,34 @@ class Experts(nn.Module):
 class MoELayer(nn.Module):
     """Stands where a dense transformer has its feed-forward network: a router and its experts."""
 
-    def __init__(self, config: StickyMoEConfig) -> None:
-        """Create the router named by `config.router_type` and the experts."""
+    experts: Experts
+
+    def __init__(self, config: StickyMoEConfig, pool: Experts | None = None) -> None:
+        """Create the router named by `config.router_type` and the experts; those of `pool` are its owner's."""
         super().__init__()
         self.router = ROUTERS[config.router_type](config)
-        self.experts = Experts(config)
+        self.reads_attended = config.router_input == "attended"
+        if pool is None:
+            self.experts = Experts(config)
+        else:
+            # Not registered here: a shared pool is counted, saved and moved once, by the model that holds it
+            object.__setattr__(self, "experts", pool)
 
     def forward(
-        self, hidden_states: Float[Tensor, "batch seq hidden"], context: Any = None
+        self,
+        hidden_states: Float[Tensor, "batch seq hidden"],
+        context: Any = None,
+        attended: Float[Tensor, "batch seq hidden"] | None = None,
     ) -> tuple[Float[Tensor, "batch seq hidden"], RouterDecision]:
-        """Return the experts' weighted output and the router's decision; `context` is for routers that ask for one."""
-        decision: RouterDecision = self.router(hidden_states, *(() if context is None else (context,)))
+        """Return the experts' weighted output and the router's decision.
+
+        Args:
+            hidden_states: What the experts work on.
+            context: For routers that look at more than their input.
+            attended: What the router reads instead, where the config says so.
+        """
+        router_input = attended if self.reads_attended else hidden_states
+        decision: RouterDecision = self.router(router_input, *(() if context is None else (context,)))
         output = self.experts(
             hidden_states.flatten(0, 1), decision.expert_ids.flatten(0, 1), decision.expert_weights.flatten(0, 1)
         )

@@ -62,6 +62,27 @@ class TokenStream:
         kept = torch.where(found[..., None] >= 0, kept, -1)
         return torch.cat([kept.new_full((batch, count - found.shape[1], facts), -1), kept], dim=1)
 
+    def span_starts(self, span: int) -> Int[Tensor, "batch seq"]:
+        """Return the id of the first token of each token's span: of `span` tokens, or of the whole document at 0.
+
+        Spans begin with the document, so their first token may lie in an earlier call. At padding any id may stand.
+        """
+        assert self.token_ids is not None
+        if span == 1:
+            return self.token_ids
+        real = torch.ones_like(self.token_ids, dtype=torch.bool) if self.token_mask is None else self.token_mask
+        tokens = self.token_ids
+        if self.past is not None:
+            tokens = torch.cat([self.past[..., 0].to(tokens.dtype), tokens], dim=1)
+            real = torch.cat([self.past[..., 0] >= 0, real], dim=1)
+        positions = real.long().cumsum(dim=1) - 1
+        if self.document_ranks is not None:
+            positions = positions - self.document_ranks
+        first = positions % span == 0 if span else positions == 0
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        starts = torch.where(first & real, places, 0).cummax(dim=1).values
+        return tokens.gather(1, starts)[:, -self.token_ids.shape[1] :]
+
     def real_only(self, values: Int[Tensor, "batch seq facts"]) -> Int[Tensor, "batch seq facts"]:
         """Return `values` with -1 at padding, as they are kept for later calls."""
         return values if self.token_mask is None else torch.where(self.token_mask[..., None], values, -1)
