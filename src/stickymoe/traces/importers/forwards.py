@@ -261,11 +261,7 @@ def _sequence_ids(passes: Passes, options: ReadOptions, clears_at_prefill: bool)
     if clears_at_prefill and options.chunk_tokens is None:
         starts |= passes.tokens > 1
     sequence_ids = np.repeat(np.cumsum(starts) - 1, passes.tokens)
-    if options.chunk_tokens is None:
-        return sequence_ids
-    begins = _within(sequence_ids) % options.chunk_tokens == 0
-    chunked: np.ndarray = np.cumsum(begins) - 1
-    return chunked
+    return sequence_ids if options.chunk_tokens is None else in_chunks(sequence_ids, options.chunk_tokens)
 
 
 def _phases(passes: Passes, options: ReadOptions, sequence_ids: np.ndarray) -> np.ndarray:
@@ -277,6 +273,12 @@ def _phases(passes: Passes, options: ReadOptions, sequence_ids: np.ndarray) -> n
 def phases_by_prompt(sequence_ids: np.ndarray, prompt_tokens: int) -> np.ndarray:
     """Return the phase of each token where each sequence begins with `prompt_tokens` of prompt."""
     return np.where(_within(sequence_ids) < prompt_tokens, PREFILL, DECODE)
+
+
+def in_chunks(sequence_ids: np.ndarray, chunk_tokens: int) -> np.ndarray:
+    """Return sequence ids that change after every `chunk_tokens` tokens of a sequence too."""
+    chunked: np.ndarray = np.cumsum(_within(sequence_ids) % chunk_tokens == 0) - 1
+    return chunked
 
 
 def _within(sequence_ids: np.ndarray) -> np.ndarray:

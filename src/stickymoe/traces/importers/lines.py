@@ -11,7 +11,7 @@ BLOCK_BYTES = 2**25
 LONGEST_LINE = 2**28
 
 
-def blocks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def blocks_of_lines(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, bytes]]:
     """Yield the number of a block's first line, counted from 1, and the block's bytes.
 
     Every block but the last ends in a newline. Nothing is yielded for an empty file.
@@ -20,7 +20,7 @@ def blocks_of_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         TraceError: A line is longer than 256 MiB, which no trace's is.
     """
     line, rest = 1, b""
-    block_bytes = min(BLOCK_BYTES, path.stat().st_size + 1)  # a buffer of this size is taken before the first byte
+    block_bytes = min(block_bytes, path.stat().st_size + 1)  # a buffer of this size is taken before the first byte
     with path.open("rb") as file:
         while piece := file.read(block_bytes):
             end = piece.rfind(b"\n") + 1

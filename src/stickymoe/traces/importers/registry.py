@@ -21,6 +21,9 @@ from stickymoe.traces.importers import (
     coli_usage,
     colibri,
     eplb,
+    generic_csv,
+    generic_jsonl,
+    generic_parquet,
     hf_logits,
     imatrix,
     imp,
@@ -66,6 +69,9 @@ IMPORTERS: dict[str, Importer] = {
         eplb,
         llama_records,  # no magic number: any special binary format goes first
         # one line a format, special before general; the generic tables stay last
+        generic_jsonl,
+        generic_csv,
+        generic_parquet,
     )
 }
 # What a parser may throw at a file that lies.

@@ -1,30 +1,48 @@
-"""Slots as a trace wants them: filled from the front, heaviest first, weights finite or left out."""
+"""Slots as a trace wants them: filled from the front, heaviest first."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from stickymoe.traces.checks import UNASSIGNED
 
+# Tokens sorted at once: beside the trace only this much more is held
+BLOCK = 2**14
 
-def by_weight(expert_ids: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ids and weights with each token's slots sorted by falling weight, empty slots last; ties keep their order.
+
+def by_weight(expert_ids: np.ndarray, weights: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the arrays with each token's slots sorted by falling weight, empty slots last; ties keep their order.
 
     Args:
         expert_ids: (tokens, layers, top_k), -1 where empty.
         weights: The same shape, finite.
+        others: The same shape.
     """
-    key = np.where(expert_ids == UNASSIGNED, np.inf, -weights.astype(np.float64))
-    if (key[..., 1:] >= key[..., :-1]).all():
-        return expert_ids, weights
-    order = np.argsort(key, axis=-1, kind="stable")
-    return np.take_along_axis(expert_ids, order, -1), np.take_along_axis(weights, order, -1)
+
+    def key(block: slice) -> np.ndarray:
+        return np.where(expert_ids[block] == UNASSIGNED, np.float32(np.inf), -weights[block])
+
+    return _sorted(key, expert_ids, weights, *others)
 
 
 def filled_first(expert_ids: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the arrays with each token's empty slots moved to the end; the filled ones keep their order."""
-    empty = expert_ids == UNASSIGNED
-    if not (empty[..., :-1] & ~empty[..., 1:]).any():
-        return (expert_ids, *others)
-    order = np.argsort(empty, axis=-1, kind="stable")
-    return tuple(np.take_along_axis(array, order, -1) for array in (expert_ids, *others))
+    return _sorted(lambda block: expert_ids[block] == UNASSIGNED, expert_ids, *others)
+
+
+def _sorted(key: Callable[[slice], np.ndarray], *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the arrays with their slots sorted by a rising key; themselves where they are."""
+    found: list[np.ndarray] = list(arrays)
+    for start in range(0, len(arrays[0]), BLOCK):
+        block = slice(start, start + BLOCK)
+        keys = key(block)
+        if (keys[..., 1:] >= keys[..., :-1]).all():
+            continue
+        if found[0] is arrays[0]:
+            found = [array.copy() for array in arrays]
+        order = np.argsort(keys, axis=-1, kind="stable")
+        for array in found:
+            array[block] = np.take_along_axis(array[block], order, -1)
+    return tuple(found)
