@@ -67,18 +67,6 @@ def sequence_numbers(trace: RoutingTrace) -> Int[np.ndarray, " tokens"]:
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def layer_bytes(trace: RoutingTrace, given: Any) -> Int[np.ndarray, " layers"] | None:
-    """Return the bytes of one expert of each layer: as given (one number or one a layer), else as the trace has it."""
-    value = getattr(trace, "expert_bytes", None) if given is None else given
-    if value is None:
-        return None
-    sizes = np.asarray(value)
-    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (trace.num_layers,)) or (sizes < 1).any():
-        rule = f"a whole number of bytes >= 1, or one for each of the {trace.num_layers} layers"
-        raise SettingError.broken("cache.expert_bytes", rule, value if np.ndim(value) == 0 else sizes.tolist())
-    return np.broadcast_to(sizes.astype(np.int64), (trace.num_layers,))
-
-
 def _slots(capacity: object) -> int:
     if isinstance(capacity, bool) or not isinstance(capacity, int | np.integer) or capacity < 0:
         raise SettingError.broken("cache.capacity", "a whole number of slots >= 0", capacity)

@@ -97,9 +97,10 @@ def test_misses_by_token_give_percentiles_and_the_true_overlap(machine, seed, ca
     ("broken", "words"),
     [
         ({"tokens": 0}, "cost.tokens must be >= 1"),
-        ({"expert_bytes": 0}, "cost.expert_bytes must be a whole number of bytes >= 1"),
-        ({"expert_bytes": [1, 2, 3]}, "one for each of the 2 layers"),
-        ({"expert_bytes": 1.5}, "cost.expert_bytes"),
+        ({"expert_bytes": 0}, r"cache.expert_bytes must be whole bytes >= 1"),
+        ({"expert_bytes": [1, 2, 3]}, "one for each of 2 layers"),
+        ({"expert_bytes": np.array(1.5)}, "cache.expert_bytes"),
+        ({"expert_bytes": None}, "cache.expert_bytes must be given"),
         ({"other_ms": float("nan")}, "cost.other_ms"),
         ({"compute_ms": -1.0}, "cost.compute_ms"),
         ({"link": "disk"}, "did you mean 'disk-"),

@@ -218,7 +218,7 @@ def test_a_split_of_slots_and_predictions_of_ones_own_are_taken():
         ({"policy": "belady"}, "cache.policy must be one of fifo, lfu, lru"),
         ({"scope": "all"}, "cache.scope"),
         ({"reset": "always"}, "cache.reset"),
-        ({"expert_bytes": 0}, "cache.expert_bytes must be a whole number of bytes >= 1"),
+        ({"expert_bytes": 0}, "cache.expert_bytes must be whole bytes >= 1"),
         ({"expert_bytes": [1, 2, 3]}, "cache.expert_bytes"),
     ],
 )

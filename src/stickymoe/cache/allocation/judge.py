@@ -7,9 +7,9 @@ import numpy as np
 
 from stickymoe.cache.allocation.report import AllocationReport
 from stickymoe.cache.allocation.split import MissCurves, best_split, best_split_of_bytes, equal_split, misses_of
+from stickymoe.cache.capacity import layout_of
 from stickymoe.cache.curve import hit_rate_curve
 from stickymoe.cache.replay import simulate
-from stickymoe.cache.scan import layer_bytes
 from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.traces import RoutingTrace
 from stickymoe.traces.checks import UNASSIGNED
@@ -57,7 +57,7 @@ def allocate(
         equal = equal_split(trace.num_layers, slots, trace.num_experts)
         pooled: dict[str, Any] = {"capacity": slots}
     else:
-        sizes, budget = layer_bytes(trace, expert_bytes), budget_bytes or 0
+        sizes, budget = layout_of(trace, expert_bytes).expert_bytes, budget_bytes or 0
         if sizes is None:
             raise SettingError("allocation.budget_bytes needs expert_bytes, the trace does not know them; give them")
         found, hindsight = (

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from stickymoe.cache.calibration import Calibration, CalibrationError, Link
 from stickymoe.cache.calibration.record import PERCENTILES
+from stickymoe.cache.capacity import checked_expert_bytes
 from stickymoe.cache.cost.prediction import MS, Range
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
@@ -16,12 +17,10 @@ Sizes = Float[np.ndarray, " layers"]
 
 def sizes_of_layers(expert_bytes: Any, layers: int) -> Sizes:
     """Return the bytes of one expert of each layer."""
-    sizes = np.asarray(expert_bytes)
-    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (layers,)) or (sizes < 1).any():
-        found = expert_bytes if sizes.ndim == 0 else sizes.tolist()
-        rule = f"a whole number of bytes >= 1, or one for each of the {layers} layers"
-        raise SettingError.broken("cost.expert_bytes", rule, found)
-    return np.broadcast_to(sizes, (layers,)).astype(np.float64)
+    sizes = checked_expert_bytes(expert_bytes, layers)
+    if sizes is None:
+        raise SettingError.broken("cache.expert_bytes", "given, loads cost by their bytes", None)
+    return sizes.astype(np.float64)
 
 
 def expert_ms(calibration: Calibration, expert_bytes: float, percentile: str = "p50") -> float:

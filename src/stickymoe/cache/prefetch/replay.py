@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from stickymoe.cache.capacity import layout_of
 from stickymoe.cache.prefetch import prefetch_kernel
 from stickymoe.cache.prefetch.predictors import predict
 from stickymoe.cache.prefetch.report import PrefetchReport
-from stickymoe.cache.scan import POLICIES, Capacity, ScanSettings, layer_bytes, sequence_numbers
+from stickymoe.cache.scan import POLICIES, Capacity, ScanSettings, sequence_numbers
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
 from stickymoe.traces import RoutingTrace
@@ -61,7 +62,7 @@ def simulate_prefetch(
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise SettingError.broken(f"prefetch.{name}", f"a whole number >= {least}", value)
     require_at_least("prefetch.transfer_events", transfer_events, 0.0)
-    sizes = layer_bytes(trace, expert_bytes)
+    sizes = layout_of(trace, expert_bytes).expert_bytes
     if isinstance(predictor, str):
         name, guesses = predictor, predict(trace, predictor, lookahead=lookahead, width=width)
     else:

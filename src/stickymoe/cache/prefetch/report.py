@@ -121,4 +121,7 @@ class PrefetchReport:
         }
 
     def _bytes(self, experts: Int[np.ndarray, " layers"]) -> int | None:
-        return None if self.expert_bytes is None else int((experts * self.expert_bytes).sum())
+        if self.expert_bytes is None:
+            return None
+        sizes: list[int] = self.expert_bytes.tolist()  # whole numbers of Python: they do not overflow
+        return sum(int(count) * size for count, size in zip(experts, sizes, strict=True))
