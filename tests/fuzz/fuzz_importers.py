@@ -183,8 +183,8 @@ def text_seeds() -> list[Seed]:
         Seed("llama-log", log.encode()),
         Seed("coli-usage", b"-1 2 4\n-2 1 3815245270\n0 3 7\n1 0 2\n1 1 9\n"),
         Seed("eplb", b'{"logical_count": [[9, 3], [2, 1]]}'),
-        Seed("generic-jsonl", lines.encode()),
-        Seed("generic-csv", table.encode()),
+        Seed("jsonl", lines.encode()),
+        Seed("csv", table.encode()),
     ]
 
 

@@ -63,7 +63,7 @@ def test_a_prompt_with_decode_alone_begins_at_its_length(written):
 @pytest.mark.parametrize(
     ("document", "rule"),
     [
-        ("", "hold JSON, got an empty one"),
+        ("", "found an empty file"),
         (json.dumps(DOCUMENT)[:-40], "line 1 must be JSON"),
         ("[" * 100_000, "not a readable onnx-genai file"),
         ([DOCUMENT], "'prompts' holds prompts by name"),

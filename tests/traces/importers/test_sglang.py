@@ -90,7 +90,7 @@ def test_lines_and_choices_are_sequences(written):
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        ("", "must hold int32 numbers, got 0 bytes"),
+        ("", "found an empty file"),
         (coded(ROUTED)[:-5], "must be base64"),
         (coded(ROUTED)[:-4], "must hold int32 numbers, got 93 bytes"),
         (coded(ROUTED)[:-16], "rows of 3 layers of 2 slots, got 21 ids"),

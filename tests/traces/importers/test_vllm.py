@@ -152,7 +152,7 @@ def test_with_one_slot_a_layer_of_zeros_is_warned_of(written):
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        (b"", "hold JSON, got an empty one"),
+        (b"", "found an empty file"),
         (npy(ROUTED)[:-3], "must hold 96 bytes for shape (4, 3, 2) of int32, found 93"),
         (npy(ROUTED) + b"\0", "found 97"),
         (npy(ROUTED)[:40], "a header that is none"),

@@ -16,59 +16,16 @@ from stickymoe.traces.checks import DECODE, UNASSIGNED
 from stickymoe.traces.importers.cells import Cells
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.importers.raw_ids import layer_names
+from stickymoe.traces.importers.route_preamble import NEEDED, Preamble
 from stickymoe.traces.importers.slots import by_weight
 from stickymoe.traces.trace import RoutingTrace
 
-NEEDED = ("turn", "phase", "step", "layer", "slot", "expert")
 # By name, for newer writers append columns under the same version
 TYPES = dict.fromkeys((*NEEDED, "residency", "dropped"), pa.int64()) | {"weight": pa.float64()}
 LIMITS = {"turn": 2**31, "phase": 2, "step": 2**31, "layer": 2**16, "slot": 2**15, "expert": 2**31}
 LIMITS |= {"residency": 3, "dropped": 2}
 DECLARED = {"layer": "n_layer", "slot": "n_expert_used", "expert": "n_expert"}
-LINE_BYTES, PREAMBLE_LINES = 2**16, 2**16
 Columns = Mapping[str, np.ndarray]
-
-
-class _Preamble:
-    """What stands above the rows: the run's facts, bytes of an expert by layer, names of the columns, its own size."""
-
-    def __init__(self, path: Path) -> None:
-        self.facts: dict[str, str] = {}
-        self.expert_bytes: dict[int, int] = {}
-        with path.open("rb") as file:
-            for self.lines in range(1, PREAMBLE_LINES):
-                line = file.readline(LINE_BYTES).decode("utf-8-sig", errors="replace")
-                self.size = file.tell()
-                if not line:
-                    break
-                if line.strip() and not line.startswith("#"):
-                    self.columns = self._columns(line.strip().split(","))
-                    return
-                self._note(line)
-        raise TraceError(f"line {self.lines} must be the header row that names the columns, found none")
-
-    def _columns(self, names: list[str]) -> list[str]:
-        if missing := [name for name in NEEDED if name not in names]:
-            raise TraceError(f"line {self.lines} must name the columns {', '.join(NEEDED)}, found no {missing[0]!r}")
-        if len(set(names)) != len(names):
-            raise TraceError(f"line {self.lines} must name each column once, got {','.join(names):.100}")
-        return names
-
-    def _note(self, line: str) -> None:
-        if version := re.match(r"# route_trace v(\S*)", line):
-            if version[1] != "1":
-                raise TraceError(f"line {self.lines} must say version v1, got v{version[1]:.20}")
-        elif layer := re.match(r"# layer=(\d{1,9}) expert_bytes=(\d{1,18})\b", line):
-            self.expert_bytes[int(layer[1])] = int(layer[2])
-        else:
-            self.facts |= dict(re.findall(r"(\w+)=(\S+)", line))
-
-    def number(self, name: str) -> int | None:
-        """Return a fact that is a number >= 1; None where it is not told."""
-        text = self.facts.get(name)
-        if text is not None and not re.fullmatch(r"[1-9]\d{0,8}", text):
-            raise TraceError(f"the preamble's {name} must be a whole number >= 1, got {text!r:.40}")
-        return None if text is None else int(text)
 
 
 def _matches(head: Head) -> bool:
@@ -77,10 +34,10 @@ def _matches(head: Head) -> bool:
 
 
 def _read(path: Path, options: ReadOptions) -> RoutingTrace:
-    preamble = _Preamble(path)
+    preamble = Preamble(path)
     columns = _columns(path, preamble, options)
     turn, phase, step = (columns[name] for name in ("turn", "phase", "step"))
-    _, first, token = np.unique((turn * 2 + phase) * 2**31 + step, return_index=True, return_inverse=True)
+    first, token = _tokens((turn * 2 + phase) * 2**31 + step)
     top_k = preamble.number("n_expert_used") or int(columns["slot"].max()) + 1
     cells = Cells(len(first), token, columns["layer"], columns["slot"], top_k)
     cells.check(options)
@@ -112,7 +69,7 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
     )
 
 
-def _columns(path: Path, preamble: _Preamble, options: ReadOptions) -> dict[str, np.ndarray]:
+def _columns(path: Path, preamble: Preamble, options: ReadOptions) -> dict[str, np.ndarray]:
     """Return the columns that we know, every number within its bounds."""
     # Nine columns of at least two characters become eight numbers of eight bytes
     options.require_room(4 * path.stat().st_size, "a table of its rows")
@@ -146,6 +103,13 @@ def _columns(path: Path, preamble: _Preamble, options: ReadOptions) -> dict[str,
     return columns
 
 
+def _tokens(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first row of each token in order, and the token of each row; rows of one come mostly in runs."""
+    starts = np.concatenate([[0], np.flatnonzero(key[1:] != key[:-1]) + 1])
+    _, first, token = np.unique(key[starts], return_index=True, return_inverse=True)
+    return starts[first], np.repeat(token, np.diff(starts, append=len(key)))
+
+
 def _weights(cells: Cells, columns: Columns) -> np.ndarray | None:
     if "weight" not in columns:
         return None
@@ -163,7 +127,7 @@ def _passes(columns: Columns) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(new)])
 
 
-def _whole_tokens(cells: Cells, columns: Columns, first: np.ndarray, preamble: _Preamble) -> int:
+def _whole_tokens(cells: Cells, columns: Columns, first: np.ndarray, preamble: Preamble) -> int:
     """Return how many tokens are whole: all, or all but the last of a run that was stopped.
 
     In prefill the last layer may pass tokens over: llama.cpp routes only those there whose logits are wanted.
@@ -182,7 +146,7 @@ def _whole_tokens(cells: Cells, columns: Columns, first: np.ndarray, preamble: _
     return token
 
 
-def _row(columns: Columns, row: int | np.integer, preamble: _Preamble) -> str:
+def _row(columns: Columns, row: int | np.integer, preamble: Preamble) -> str:
     place = ", ".join(f"{name} {columns[name][row]}" for name in ("turn", "phase", "step", "layer", "slot"))
     return f"line {preamble.lines + 1 + int(row)} ({place})"
 

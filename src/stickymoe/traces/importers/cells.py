@@ -24,7 +24,7 @@ class Cells:
     Args:
         tokens: Tokens in all.
         token: The token of each row, from 0.
-        layer: The layer of each row, as the file numbers it.
+        layer: The layer of each row, as the file numbers it; below 2**16.
         slot: The slot of each row, from 0.
         top_k: Slots a token and layer.
     """
@@ -38,7 +38,7 @@ class Cells:
     @cached_property
     def layers(self) -> np.ndarray:
         """The layers met, as the file numbers them, in order."""
-        return np.unique(self.layer)
+        return np.flatnonzero(np.bincount(self.layer))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -48,7 +48,10 @@ class Cells:
     @cached_property
     def flat(self) -> np.ndarray:
         """The place of each row in the flattened array."""
-        return (self.token * len(self.layers) + np.searchsorted(self.layers, self.layer)) * self.top_k + self.slot
+        place = np.zeros(int(self.layers[-1]) + 1, dtype=np.int64)
+        place[self.layers] = np.arange(len(self.layers))
+        flat: np.ndarray = (self.token * len(self.layers) + place[self.layer]) * self.top_k + self.slot
+        return flat
 
     def check(self, options: ReadOptions) -> None:
         """Raise before any array is made where it would not fit, or be mostly holes."""
@@ -64,11 +67,13 @@ class Cells:
 
     def repeated(self) -> int | None:
         """Return the first row that says again what an earlier one has said; None if there is none."""
+        if np.count_nonzero(self.array(np.True_, bool, 0)) == len(self.flat):
+            return None
         order = np.argsort(self.flat, kind="stable")
         again = order[1:][self.flat[order[1:]] == self.flat[order[:-1]]]
         return int(again.min()) if again.size else None
 
-    def array(self, values: np.ndarray, dtype: Any, empty: int) -> np.ndarray:
+    def array(self, values: np.ndarray | np.generic, dtype: Any, empty: int) -> np.ndarray:
         """Return the rows' values as (tokens, layers, top_k), `empty` where no row is."""
         array = np.full(self.shape, empty, dtype)
         array.reshape(-1)[self.flat] = values

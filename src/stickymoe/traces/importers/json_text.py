@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from stickymoe.core.errors import TraceError
+from stickymoe.traces.importers.bounded import whole_bytes
 from stickymoe.traces.importers.importer import ReadOptions
 
 # A parsed text takes this many times its bytes: a short list costs 60 bytes before its first number
@@ -24,11 +25,7 @@ def read_documents(path: Path, options: ReadOptions) -> Iterator[tuple[str, Any]
     Raises:
         TraceError: The file is empty, is no JSON, or may take over `max_bytes` once it is parsed.
     """
-    size = path.stat().st_size
-    options.require_room(GROWTH * size, f"a parsed JSON text of {size} bytes")
-    text = path.read_bytes().decode("utf-8-sig")
-    if not text.strip():
-        raise TraceError("the file must hold JSON, got an empty one")
+    text = whole_bytes(path, options, GROWTH).decode("utf-8-sig")
     try:
         yield "the document", json.loads(text)
         return

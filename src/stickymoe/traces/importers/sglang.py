@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stickymoe.core.errors import TraceError
+from stickymoe.traces.importers.bounded import whole_bytes
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.importers.json_text import from_base64, records, whole_number
 from stickymoe.traces.importers.requests import Request, trace_of
@@ -40,8 +41,7 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
     if is_json:
         requests = list(_from_responses(path, options))
     else:
-        options.require_room(2 * path.stat().st_size, "base64 text and its bytes")
-        requests = [_request("the array", path.read_bytes().strip(b'" \r\n\t'), None, None, options)]
+        requests = [_request("the array", whole_bytes(path, options, 2).strip(b'" \r\n\t'), None, None, options)]
     if not requests:
         raise TraceError(f"the file must hold {KEY!r} of at least one request, found none")
     return trace_of(requests, options)

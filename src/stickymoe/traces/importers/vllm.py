@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from stickymoe.core.errors import TraceError
+from stickymoe.traces.importers.bounded import whole_bytes
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.importers.json_text import from_base64, integers, records, whole_number
 from stickymoe.traces.importers.npy import MAGIC, ZIP_MAGIC, npy_array, npy_shape, npz_arrays, npz_names
@@ -45,8 +46,8 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
         elif start.startswith(ZIP_MAGIC):
             requests = [_from_arrays(npz_arrays(path, options, ARRAYS))]
         elif start.lstrip(b'"').startswith(BASE64_MAGIC):
-            options.require_room(2 * path.stat().st_size, "base64 text and its bytes")
-            requests = [Request("the array", _decoded(path.read_bytes().strip(b'" \r\n\t'), "the array", options))]
+            text = whole_bytes(path, options, 2).strip(b'" \r\n\t')
+            requests = [Request("the array", _decoded(text, "the array", options))]
         else:
             requests = list(_from_responses(path, options))
     for request in requests:
