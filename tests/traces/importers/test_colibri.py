@@ -1,5 +1,7 @@
 """colibri ROUTE_TRACE: forward passes by their layers, gates, rows of a call, ragged lines."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -66,9 +68,10 @@ def test_a_last_pass_that_the_end_cuts_short_is_left_out_with_a_warning(written)
 
 
 def test_a_long_file_read_in_pieces_equals_the_slow_reading(tmp_path, monkeypatch):
-    from stickymoe.traces.importers import lines
+    from stickymoe.traces.importers import colibri
 
-    monkeypatch.setattr(lines, "BLOCK_BYTES", 100)
+    pieces = functools.partial(colibri.blocks_of_lines, block_bytes=100)
+    monkeypatch.setattr(colibri, "blocks_of_lines", pieces)
     rng = np.random.default_rng(0)
     text, ids = [], []
     for _ in range(50):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stickymoe.core.errors import TraceWarning
-from stickymoe.traces import DECODE, PREFILL, read_trace
+from stickymoe.traces import DECODE, PREFILL, UsageProfile, read_trace
 
 # Two tokens of prefill, layer by layer, then two of decode; layers 0 and 2
 PREFILLED = [(0, 1), (0, 2), (0, 3), (0, 0), (2, 5), (2, 4), (2, 5), (2, 1)]
@@ -112,4 +112,6 @@ def test_a_flat_copy_of_the_strided_top_k_is_recognised(written, refused):
 
 
 def test_a_count_profile_is_not_taken_for_a_trace(written, refused):
-    assert "llama-csv" in refused(written("layer,expert,count\n0,1,7\n"))
+    path = written("layer,expert,count\n0,1,7\n")
+    assert isinstance(read_trace(path), UsageProfile)
+    assert "line 1 must be the header 'layer,expert'" in refused(path, "llama-csv")

@@ -1,5 +1,6 @@
 """Megatron router traces: ranks, pipelines, MTP layers apart, sorted ids said to be sorted, damage named."""
 
+import functools
 import json
 
 import numpy as np
@@ -94,9 +95,10 @@ def test_microbatches_of_one_step_are_passes(written):
 
 
 def test_a_long_file_read_in_pieces_equals_the_slow_reading(written, monkeypatch):
-    from stickymoe.traces.importers import lines
+    from stickymoe.traces.importers import megatron
 
-    monkeypatch.setattr(lines, "BLOCK_BYTES", 300)
+    pieces = functools.partial(megatron.blocks_of_lines, block_bytes=300)
+    monkeypatch.setattr(megatron, "blocks_of_lines", pieces)
     rng = np.random.default_rng(0)
     tokens, text = [], []
     for step in range(40):

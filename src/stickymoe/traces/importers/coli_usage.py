@@ -12,7 +12,7 @@ import pyarrow.csv as pc
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces.importers.bounded import whole_bytes
-from stickymoe.traces.importers.counts import profile_of
+from stickymoe.traces.importers.counts import LARGEST, by_layer_of, profile_of, require_below
 from stickymoe.traces.importers.forwards import warn
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.profile import UsageProfile
@@ -23,7 +23,6 @@ ENGINES = ("glm_moe_dsa", "inkling", "olmoe", "kimi_k3", "deepseek_v4", "qwen38"
 SIZES, ENGINE = -1, -2
 LINE = re.compile(r"(-?\d{1,9}) (\d{1,9}) (\d{1,10})")
 COLUMNS = ("layer", "expert", "count")
-LARGEST = 2**20
 
 
 def _matches(head: Head) -> bool:
@@ -49,25 +48,10 @@ def _text(data: bytes, options: ReadOptions) -> UsageProfile:
         raise TraceError("must count at least one use, found only headers")
     layers, experts, counts, lines = layers[used], experts[used], counts[used], np.flatnonzero(used) + 1
     # Layer n_layers is the head that drafts tokens (MTP)
-    for name, values, limit in (
-        ("layer", layers, LARGEST if sizes is None else sizes[0] + 1),
-        ("expert", experts, LARGEST if sizes is None else sizes[1]),
-        ("count", counts, 2**32),
-    ):
-        if (wrong := (values < 0) | (values >= limit)).any():
-            row = int(np.argmax(wrong))
-            raise TraceError(f"line {int(lines[row])} must have {name} from 0 to {limit - 1}, got {int(values[row])}")
-    numbers, place = np.unique(layers, return_inverse=True)
-    width = int(experts.max()) + 1 if sizes is None else sizes[1]
-    options.require_room(len(numbers) * width * 16, f"{len(numbers)} layers x {width} experts")
-    cell = place * width + experts
-    ordered = np.argsort(cell, kind="stable")
-    if (twice := cell[ordered[1:]] == cell[ordered[:-1]]).any():
-        line = int(lines[ordered[1:][twice].min()])
-        raise TraceError(f"line {line} must not count an expert that was counted above; two files in one?")
-    summed = np.zeros(len(numbers) * width, dtype=np.int64)
-    summed[cell] = counts
-    by_layer = dict(zip(numbers.tolist(), summed.reshape(len(numbers), width), strict=True))
+    limits = (LARGEST, LARGEST) if sizes is None else (sizes[0] + 1, sizes[1])
+    require_below((layers, experts, counts), limits, lines)
+    width = None if sizes is None else sizes[1]
+    by_layer = by_layer_of(layers, experts, counts, lines, options, width)
     return profile_of(by_layer, options, format=IMPORTER.name, declared=sizes is not None, told=told)
 
 

@@ -39,6 +39,7 @@ from stickymoe.traces.importers import (
     sglang_recorder,
     stickymoe_parquet,
     topk_indices,
+    usage_csv,
     vllm,
 )
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
@@ -63,6 +64,7 @@ IMPORTERS: dict[str, Importer] = {
         coli_usage,
         megatron,
         llama_csv,
+        usage_csv,
         colibri,
         llama_log,
         imp,
