@@ -47,9 +47,9 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
     weights, resident = _weights(cells, columns), None
     if "residency" in columns:
         resident = cells.array(columns["residency"], np.int8, -1)
-    if weights is not None:
-        if resident is not None:  # empty where the ids are, hence sorted alike
-            resident, _ = by_weight(resident, weights)
+    if weights is not None and resident is not None:
+        ids, weights, resident = by_weight(ids, weights, resident)
+    elif weights is not None:
         ids, weights = by_weight(ids, weights)
     tokens = slice(0, _whole_tokens(cells, columns, first, preamble))
     experts, told = options.experts(preamble.number("n_expert"), int(ids.max()))
