@@ -8,9 +8,12 @@ from stickymoe import __version__
 from stickymoe.cli.calibrate import calibrate
 from stickymoe.cli.data import data
 from stickymoe.cli.demo import demo
+from stickymoe.cli.diagnose import diagnose
 from stickymoe.cli.evaluate import evaluate
 from stickymoe.cli.generate import generate
 from stickymoe.cli.group import StickyGroup
+from stickymoe.cli.measure import measure
+from stickymoe.cli.simulate import simulate
 from stickymoe.cli.trace import trace
 from stickymoe.cli.train import train
 
@@ -26,5 +29,5 @@ def main() -> None:
     """
 
 
-for command in (demo, data, train, evaluate, generate, trace, calibrate):
+for command in (demo, data, train, evaluate, generate, trace, measure, simulate, diagnose, calibrate):
     main.add_command(command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from stickymoe.core.errors import SettingError
 
@@ -37,8 +38,10 @@ class Budget:
         experts: Experts that the slots are for: those of one layer, or of the model.
         slot_bytes: Bytes that one more slot takes (a slot in every layer, or one of the pool, whose experts count with
             their mean size); None where no size is known.
-        asked: The user's own words, or why this size was taken.
+        asked: The user's own words, or why this size was taken; may be empty.
         scope: `layer` or `model`.
+        asked_bytes: What was asked for where it was bytes: layers whose experts differ in size then get different
+            slots, and `slots` is the number that every layer could have.
     """
 
     slots: int
@@ -46,6 +49,11 @@ class Budget:
     slot_bytes: float | None
     asked: str
     scope: str = "layer"
+    asked_bytes: int | None = None
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the argument that `cache.simulate` takes for it."""
+        return {"capacity": self.slots} if self.asked_bytes is None else {"capacity_bytes": self.asked_bytes}
 
     @property
     def share(self) -> float:
@@ -71,7 +79,7 @@ def budget_for(
     total_bytes: int | None = None,
     asked: str = "",
 ) -> Budget:
-    """Return the budget in slots; a quarter of the experts if nothing is asked for.
+    """Return the budget in slots, shares rounded as `simulate` does; a quarter of the experts if nothing is asked for.
 
     Args:
         sizes: The model's.
@@ -90,7 +98,7 @@ def budget_for(
     if total_bytes is not None:
         slots = _from_bytes(total_bytes, slot_bytes, scope, asked)
     elif share is not None:
-        slots = max(1, math.floor(share * experts))
+        slots = max(1, math.floor(share * experts + 0.5))
     elif slots is None:
         slots = min(experts, max(demand, round(_UNASKED * experts)))
         asked = (
@@ -98,7 +106,7 @@ def budget_for(
         )
     if slots < 1:
         raise SettingError.broken("budget", "at least one slot", slots)
-    return Budget(slots, experts, slot_bytes, asked or f"{slots} slots", scope)
+    return Budget(slots, experts, slot_bytes, asked, scope, total_bytes)
 
 
 def _from_bytes(total: int, slot_bytes: float | None, scope: str, asked: str) -> int:

@@ -32,6 +32,12 @@ def slots(budget: Budget, count: int) -> str:
     return f"{count:,} {'slot' if count == 1 else 'slots'} {where} ({inside})"
 
 
+def asked(budget: Budget) -> str:
+    """Return `32 slots a layer (25 %, 3.8 GiB)` and how it came about, where that says more."""
+    told = slots(budget, budget.slots)
+    return told if budget.asked in ("", str(budget.slots)) else f"{told}; {budget.asked}"
+
+
 def loads(per_token: float, bytes_per_token: float | None) -> str:
     """Return `61.8 loads (781 MiB) a token`."""
     inside = "" if bytes_per_token is None else f" ({size(bytes_per_token)})"

@@ -1,0 +1,145 @@
+"""What would help at the budget: each remedy replayed beside LRU on the same tokens, with what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from stickymoe.cache.allocation import allocate
+from stickymoe.cache.prefetch import simulate_prefetch
+from stickymoe.cache.reroute import simulate_rerouting
+from stickymoe.core.errors import StickyMoEError
+from stickymoe.experiments.diagnosis.budget import Budget
+from stickymoe.experiments.diagnosis.locality import SkewOrOrder
+from stickymoe.experiments.diagnosis.parts import first_part
+from stickymoe.experiments.diagnosis.policies import PolicyResult, best_online
+from stickymoe.experiments.diagnosis.settings import Semantics
+from stickymoe.experiments.formatting import TIMES, percent
+from stickymoe.traces import RoutingTrace
+
+PAYS = 0.02
+PREDICTORS = ("previous-token", "next-layer", "markov", "oracle")
+DROPPED_BELOW = (0.1, 0.25)
+_SAMPLE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something to try at the same budget.
+
+    Args:
+        kind: `another policy`, `another split`, `one pool`, `pinning`, `prefetching` or `dropping`.
+        name: What it is.
+        hit_rate: With it; for rules that drop experts, lookups spared count as hits.
+        baseline: LRU on the same tokens.
+        cost: What it costs or where it was judged, in words; empty if nothing.
+        bound: Whether it is out of reach: it knows the future, or this trace.
+    """
+
+    kind: str
+    name: str
+    hit_rate: float
+    baseline: float
+    cost: str = ""
+    bound: bool = False
+
+    @property
+    def gain(self) -> float:
+        """Hit rate above the baseline."""
+        return self.hit_rate - self.baseline
+
+    @property
+    def pays(self) -> bool:
+        """Whether the gain is at least two points."""
+        return self.gain >= PAYS
+
+
+Try = Callable[[], Iterator[Remedy]]
+
+
+def remedies_of(
+    trace: RoutingTrace,
+    budget: Budget,
+    semantics: Semantics,
+    results: list[PolicyResult],
+    seen: SkewOrOrder,
+    unanswered: dict[str, str],
+) -> list[Remedy]:
+    """Try what can be tried; the reason why something cannot goes into `unanswered`."""
+    tries: dict[str, Try] = {
+        "would another policy pay": lambda: _policy(results),
+        "would one pool or another split pay": lambda: _splits(trace, budget, semantics),
+        "would pinning pay": lambda: _pinning(seen),
+        "would prefetching pay": lambda: _prefetch(trace, budget, semantics),
+        "would dropping light experts pay": lambda: _dropping(trace, budget, semantics),
+    }
+    found: list[Remedy] = []
+    for question, attempt in tries.items():
+        try:
+            found += attempt()
+        except StickyMoEError as error:
+            unanswered[question] = str(error)
+    return found
+
+
+def _policy(results: list[PolicyResult]) -> Iterator[Remedy]:
+    lru = next(each.hit_rate for each in results if each.policy == "lru")
+    best = best_online(results)
+    if best.policy != "lru":
+        yield Remedy("another policy", f"{best.label} instead of LRU", best.hit_rate, lru)
+
+
+def _splits(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iterator[Remedy]:
+    if semantics.scope != "layer" or trace.num_layers < 2:
+        return
+    slots = budget.slots * trace.num_layers
+    report = allocate(trace, slots, **semantics.without("scope"))
+    where = f"fitted on {report.semantics['fitted_on']}, judged on {report.semantics['judged_on']}"
+    equal = report.hit_rate("equal")
+    yield Remedy("another split", "slots split by layer", report.hit_rate("split"), equal, where)
+    judged = f"judged on {report.semantics['judged_on']}"
+    yield Remedy("one pool", "one pool for all layers", report.hit_rate("pool"), equal, judged)
+
+
+def _pinning(seen: SkewOrOrder) -> Iterator[Remedy]:
+    if seen.pinned_held_out is None:
+        raise StickyMoEError("one short sequence leaves nothing to learn on and to judge on")
+    yield Remedy("pinning", "hot experts pinned", seen.pinned_held_out, seen.lru, "learned on the other sequences")
+
+
+def _prefetch(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iterator[Remedy]:
+    _require_plain(semantics)
+    part, told = first_part(trace, _SAMPLE)
+    for predictor in PREDICTORS:
+        report = simulate_prefetch(
+            part, predictor, budget.slots, budget=part.top_k, scope=semantics.scope, reset=semantics.reset
+        )
+        if report.fetched == 0 and predictor != "oracle":
+            cost = "fetches nothing: what it predicts is resident already"
+        else:
+            loads = (report.fetched + report.misses) / max(1, report.plain_misses)
+            cost = f"{loads:.2f}{TIMES} the loads, {percent(report.accuracy)} of the fetches used{told}"
+        name = f"prefetch, {predictor.replace('-', ' ')}"
+        plain = 1 - report.plain_misses / report.lookups
+        yield Remedy("prefetching", name, report.hit_rate, plain, cost, bound=predictor == "oracle")
+
+
+def _dropping(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iterator[Remedy]:
+    _require_plain(semantics)
+    part, told = first_part(trace, _SAMPLE)
+    for threshold in DROPPED_BELOW:
+        report = simulate_rerouting(
+            part, "drop-missing", threshold, budget.slots, scope=semantics.scope, reset=semantics.reset
+        )
+        yield Remedy(
+            "dropping",
+            f"misses below {percent(threshold)} of the top weight dropped",
+            1 - report.misses / report.choices,
+            report.plain_hit_rate,
+            f"{percent(report.dropped_share, 1)} of choices, {percent(report.mass_lost, 1)} of gate mass{told}",
+        )
+
+
+def _require_plain(semantics: Semantics) -> None:
+    if (semantics.accesses, semantics.replay) != ("topk", "atomic"):
+        raise StickyMoEError("replayed for top-k accesses and atomic replay only")
