@@ -1,4 +1,4 @@
-"""Reuse distances, beside sets of what came between."""
+"""Reuse distances, beside a list kept in order of use."""
 
 import json
 from collections import Counter
@@ -12,7 +12,6 @@ from numpy.random import default_rng
 
 from stickymoe.core.errors import SettingError
 from stickymoe.metrics import reuse_distances
-from stickymoe.metrics.reuse import stack_distances
 from stickymoe.metrics.rows import TABLE
 from stickymoe.traces import RoutingTrace
 
@@ -21,15 +20,6 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 GOLDEN = SHARED / "golden" / "traces.json"
 QWEN = SHARED / "data" / "traces" / "qwen3-30b-a3b" / "code.npz"
 KEYS = {"sequential": "sequential_hits", "atomic": "event_atomic_hits"}
-
-
-def between(stream: list[int]) -> list[int]:
-    """Distance of each use by collecting, each time anew, the experts since the last use."""
-    distances = []
-    for now, expert in enumerate(stream):
-        earlier = [t for t in range(now) if stream[t] == expert]
-        distances.append(len(set(stream[earlier[-1] + 1 : now])) if earlier else -1)
-    return distances
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="golden values are not here")
@@ -44,24 +34,11 @@ def test_golden_traces_have_their_golden_distances(accesses):
         assert pooled == {int(distance): count for distance, count in expected.items()}
 
 
-@patient
-@given(st.lists(st.integers(0, 6), max_size=30))
-def test_places_one_by_one_are_the_number_of_others_between(stream):
-    assert stack_distances([[expert] for expert in stream]) == between(stream)
-
-
-@patient
-@given(st.lists(st.integers(0, 6), max_size=30), st.integers(1, 8))
-def test_a_limit_forgets_what_lies_further_back(stream, limit):
-    events = [[expert] for expert in stream]
-    expected = [place if place < limit else -1 for place in stack_distances(events)]
-    assert stack_distances(events, limit=limit) == expected
-
-
 def test_an_event_is_looked_up_before_it_moves_anything():
-    # after [0, 1] the most recent is 1; in turn, 0 then 1 would be at 1 and 1
-    assert stack_distances([[0, 1], [0, 1]]) == [-1, -1, 1, 0]
-    assert stack_distances([[0], [1], [0], [1]]) == [-1, -1, 1, 1]
+    # after [0, 1] the most recent is 1; in turn, 0 then 1 are both at 1
+    trace = RoutingTrace.from_sequences([[[[0, 1]], [[0, 1]]]], num_experts=2)
+    assert reuse_distances(trace, replay="atomic") == [{-1: 2, 0: 1, 1: 1}]
+    assert reuse_distances(trace) == [{-1: 2, 1: 2}]
 
 
 def test_layers_and_sequences_start_afresh():

@@ -13,7 +13,7 @@ from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.metrics import segment_cache_best_hit_rate, segment_routing_best_performance
 from stickymoe.traces import RoutingTrace
 
-patient = settings(deadline=None, max_examples=60)
+patient = settings(deadline=None, max_examples=40)
 GOLDEN = Path(__file__).resolve().parents[2].parent / "shared" / "golden" / "traces.json"
 
 
@@ -109,7 +109,7 @@ def test_sch_is_that_of_a_slow_replay(trace, segment, capacity, free):
     assert found.per_layer.tolist() == pytest.approx([hits / lookups for hits, lookups in counts])
 
 
-@patient
+@settings(patient, max_examples=20)
 @given(traces(), st.integers(1, 6))
 def test_more_slots_never_hit_less_and_kind_counting_never_counts_less(trace, segment):
     rates = [segment_cache_best_hit_rate(trace, segment, capacity).hits for capacity in range(1, 7)]

@@ -71,10 +71,21 @@ def test_a_layer_without_value_is_none_and_left_out_of_the_mean():
     assert (value.mean, value.interval, value.per_layer_interval) == (1.0, None, (None, None))
 
 
-def test_what_hangs_on_one_of_many_sequences_has_no_interval():
-    # Only one sequence in three reaches two tokens: most resamples of one draw have it, those of many singles do not.
-    lonely = RoutingTrace.from_sequences([[[[0]], [[1]]], *[[[[0]]]] * 40], num_experts=2)
-    value = evaluate(lonely, pairs(1), [SWITCH_RATE], units_of(lonely), Resampling(resamples=200))["switch_rate"]
-    assert value.mean == 1.0
-    # A constant in the 64 % of resamples that have it.
-    assert value.interval == (1.0, 1.0)
+@pytest.mark.parametrize(("pairs_in", "interval"), [(1, None), (2, (1.0, 1.0))])
+def test_what_only_one_sequence_tells_has_no_interval(pairs_in, interval):
+    # Zero spread over resamples of a single observation is ignorance, of several it is agreement.
+    sequences = [[[[0]], [[1]]]] * pairs_in + [[[[0]]]] * 5
+    trace = RoutingTrace.from_sequences(sequences, num_experts=2)
+    value = evaluate(trace, pairs(1), [SWITCH_RATE], units_of(trace), RESAMPLING)["switch_rate"]
+    assert (value.mean, value.interval, value.per_layer_interval) == (1.0, interval, (interval,))
+
+
+def test_blocks_of_one_sequence_give_no_interval_to_what_spans_more_than_a_block():
+    ids = np.argsort(default_rng(0).random((100, 1, 5)), axis=-1)[..., :2]
+    trace = RoutingTrace.from_sequences([ids], num_experts=5)
+    units = units_of(trace)
+    assert units.block == 33
+    for window, known in ((33, True), (34, False)):
+        figure, _ = srp_figures(window)
+        value = evaluate(trace, windows(window), [figure], units, RESAMPLING)[figure.name]
+        assert (value.interval is not None, value.per_layer_interval[0] is not None) == (known, known)

@@ -27,7 +27,7 @@ class Row:
         name: The figure.
         parameters: Such as `{"lag": 4}`; empty for most.
         value: What was found.
-        unit: Of the value: `share`, `bits`, `experts`, `times the mean`, `times k`.
+        unit: Of the value: `share`, `bits`, `experts`, `std over mean`, `over the mean`, `over k`.
         chance: What routing at random would give, where that is known.
     """
 
@@ -37,12 +37,6 @@ class Row:
     value: Value
     unit: str
     chance: float | None = None
-
-    @property
-    def label(self) -> str:
-        """Name and parameters in words."""
-        words = [self.name.replace("_", " "), *(f"{name} {number}" for name, number in self.parameters.items())]
-        return ", ".join(words)
 
 
 @dataclass(frozen=True)

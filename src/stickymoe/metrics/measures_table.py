@@ -1,31 +1,54 @@
 """`Measures` as plain text, at most 100 columns wide."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 
-from stickymoe.metrics.measures import Measures
+from stickymoe.metrics.measures import Measures, Row
 from stickymoe.metrics.tally import Value
 
 WIDTH = 100
 
 
+# Long names by what the field calls them for short.
+SHORT = {"segment_routing_best_performance": "SRP", "srp_rho_hat": "SRP rho hat", "segment_cache_best_hit_rate": "SCH"}
+
+
 def table(measures: Measures) -> str:
     """Return what was measured as plain text: values, intervals, the layers' extremes, what chance would give."""
-    sizes = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in measures.sizes.items())
-    parts = [_wrapped(sizes), *_figures(measures), *_locality(measures), *_drift(measures), *_predictors(measures)]
+    parts = [_sizes(measures), *_figures(measures), *_locality(measures), *_drift(measures), *_predictors(measures)]
     if measures.notes:
         parts.append("\n".join(_wrapped(note, "- ") for note in measures.notes))
     return "\n\n".join(parts)
 
 
+def _sizes(measures: Measures) -> str:
+    size = measures.sizes
+    experts = f"{_counted(size['layers'], 'layer')} of {_counted(size['num_experts'], 'expert')}"
+    if "tokens" not in size:
+        return f"{experts}, {_counted(size['uses'], 'use')}"
+    tokens = f"{_counted(size['tokens'], 'token')} in {_counted(size['sequences'], 'sequence')}"
+    return f"{tokens}, {experts}, top-{size['top_k']}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + "s" * (number != 1)
+
+
 def _figures(measures: Measures) -> Iterator[str]:
     for phase in dict.fromkeys(row.phase for row in measures.rows):
-        lines = [("all tokens" if phase == "all" else phase, "value", _head(measures), "layers", "chance", "")]
+        heads = ("all tokens" if phase == "all" else phase, "value", _head(measures), "layers", "chance")
+        lines: list[Sequence[str]] = [heads]
         for row in measures.rows:
             if row.phase == phase:
                 chance = "" if row.chance is None else _number(row.chance)
-                found = (_number(row.value.mean), _interval(row.value), _extremes(row.value))
-                lines.append((row.label, *found, chance, row.unit))
+                lines.append((_label(row), _number(row.value.mean), _interval(row.value), _extremes(row.value), chance))
         yield _aligned(lines)
+
+
+def _label(row: Row) -> str:
+    name = SHORT.get(row.name, row.name.replace("_", " "))
+    words = ", ".join([name, *(f"{what} {number:,}" for what, number in row.parameters.items())])
+    return words if row.unit == "share" else f"{words} ({row.unit})"
 
 
 def _locality(measures: Measures) -> Iterator[str]:
@@ -69,7 +92,9 @@ def _head(measures: Measures) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return "-"
-    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
+    if abs(value) < 100:
+        return f"{value:.3f}"
+    return f"{value:,.1f}" if abs(value) < 1e5 else f"{value:.2e}"
 
 
 def _interval(value: Value) -> str:
@@ -82,21 +107,14 @@ def _extremes(value: Value) -> str:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    # First column to the left, the last of a table of figures too (units are words), the rest to the right.
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(_line(line, widths) for line in lines)
+    # The first column to the left, numbers to the right; columns in which nothing stands are left out.
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = []
+    for first, *others in lines:
+        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True) if width]
+        rows.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
+    return "\n".join(rows)
 
 
-def _line(line: Iterable[str], widths: Sequence[int]) -> str:
-    words = [word.ljust(width) if not column else word.rjust(width) for column, (word, width) in _cells(line, widths)]
-    return "  ".join(word for word, width in zip(words, widths, strict=True) if width).rstrip()
-
-
-def _cells(line: Iterable[str], widths: Sequence[int]) -> Iterator[tuple[int, tuple[str, int]]]:
-    return enumerate(zip(line, widths, strict=True))
-
-
-def _wrapped(text: str, bullet: str = "") -> str:
-    import textwrap
-
+def _wrapped(text: str, bullet: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet))

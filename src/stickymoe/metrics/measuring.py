@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -33,12 +33,12 @@ from stickymoe.traces import DECODE, PREFILL, RoutingTrace, UsageProfile
 FEW_UNITS = 8
 UNITS = {
     "utilisation_entropy": "bits",
-    "load_variation": "",
-    "load_busiest": "times the mean",
+    "load_variation": "std over mean",
+    "load_busiest": "over the mean",
     "reuse_distance_median": "experts",
     "reuse_distance_90": "experts",
     "working_set": "experts",
-    "srp_rho_hat": "times k",
+    "srp_rho_hat": "over k",
 }
 
 
@@ -90,12 +90,10 @@ def measure(
     units = units_of(trace)
     rows: list[Row] = []
     skew: list[tuple[str, Locality]] = []
-    notes = list(_notes(trace, units, drawn))
+    missing: dict[str, dict[str, list[str]]] = {}
     for phase, part in _phases(trace):
         cut = units if part is trace else units_of(part)
-        found, missing = _figures_of(part, phase, lists, cut, drawn)
-        rows += found
-        notes += missing
+        rows += _figures_of(part, phase, lists, cut, drawn, missing)
         skew += [(phase, each) for each in locality(part, sizes, resampling=drawn, units=cut)]
     predictions = predictor_recall(trace, sizes, resampling=drawn)
     absent = dict.fromkeys(f"predictor {each.predictor}: {each.without}" for each in predictions if each.without)
@@ -109,7 +107,7 @@ def measure(
         resampling=None
         if drawn is None or units.count < 2
         else {**asdict(drawn), "units": units.kind, "n": units.count},
-        notes=[*dict.fromkeys(notes), *absent],
+        notes=[*_notes(trace, units, drawn), *map(_lacking, missing.items()), *absent],
     )
 
 
@@ -137,28 +135,38 @@ def _families(
         yield window_tally(segment), {"segment": segment}, [(each, None) for each in srp_figures(segment)]
         for capacity in lists["capacities"]:
             parameters = {"segment": segment, "capacity": capacity}
-            yield segment_cache(segment, capacity), parameters, [(sch_figure(), None)]
+            yield segment_cache(segment, capacity), parameters, [(sch_figure(segment), None)]
 
 
 def _figures_of(
-    trace: RoutingTrace, phase: str, lists: dict[str, list[int]], units: Units, drawn: Resampling | None
-) -> tuple[list[Row], list[str]]:
-    rows, notes = [], []
+    trace: RoutingTrace,
+    phase: str,
+    lists: dict[str, list[int]],
+    units: Units,
+    drawn: Resampling | None,
+    missing: dict[str, dict[str, list[str]]],
+) -> list[Row]:
+    # What is not defined goes into `missing`: by what it needs, then by phase.
+    rows = []
     for tally, parameters, figures in _families(trace, lists):
         values = evaluate(trace, tally, [figure for figure, _ in figures], units, drawn)
         for figure, chance in figures:
             row = Row(phase, figure.name, parameters, values[figure.name], UNITS.get(figure.name, "share"), chance)
             rows.append(row)
             if row.value.mean is None:
-                notes.append(f"{phase}: {row.label} needs {figure.needs}, got none")
-    return rows, notes
+                missing.setdefault(figure.needs, {}).setdefault(phase, []).append(figure.name.replace("_", " "))
+    return rows
+
+
+def _lacking(item: tuple[str, dict[str, list[str]]]) -> str:
+    needs, phases = item
+    names = dict.fromkeys(name for found in phases.values() for name in found)
+    where = "" if "all" in phases else f" in {' and '.join(phases)}"
+    return f"not defined{where}, for want of {needs}: {', '.join(names)}"
 
 
 def _notes(trace: RoutingTrace, units: Units, drawn: Resampling | None) -> Iterator[str]:
-    served = np.count_nonzero(trace.expert_ids[..., 0] >= 0, axis=0)
-    if not served.all():
-        names = [name for name, tokens in zip(trace.names, served.tolist(), strict=True) if not tokens]
-        yield f"layers that served no token are left out of every mean: {', '.join(names)}"
+    yield from _unserved(trace.names, np.count_nonzero(trace.expert_ids[..., 0] >= 0, axis=0))
     if drawn is None:
         return
     if units.count < 2:
@@ -167,6 +175,11 @@ def _notes(trace: RoutingTrace, units: Units, drawn: Resampling | None) -> Itera
         yield f"intervals are drawn over {units.count} {units.kind}: they tell of this text alone, not of others"
     elif units.count < FEW_UNITS:
         yield f"intervals over {units.count} {units.kind} are wide, and one odd sequence moves them"
+
+
+def _unserved(names: Sequence[str], tokens: np.ndarray) -> Iterator[str]:
+    if idle := [name for name, some in zip(names, tokens.tolist(), strict=True) if not some]:
+        yield f"layers that served no token are left out of every mean: {', '.join(idle)}"
 
 
 def _measured_profile(profile: UsageProfile, capacities: list[int]) -> Measures:
@@ -181,7 +194,7 @@ def _measured_profile(profile: UsageProfile, capacities: list[int]) -> Measures:
         rows.append(Row("all", figure.name, parameters, value, UNITS.get(figure.name, "share"), chance))
     sizes = {"layers": profile.num_layers, "num_experts": profile.num_experts, "uses": int(profile.counts.sum())}
     note = "a profile holds counts without order: measures of order, caches and intervals need a routing trace"
-    return Measures(sizes, profile.names, rows, notes=[note])
+    return Measures(sizes, profile.names, rows, notes=[note, *_unserved(profile.names, profile.counts.sum(axis=1))])
 
 
 def _sizes(trace: RoutingTrace) -> dict[str, int]:

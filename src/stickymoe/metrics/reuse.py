@@ -1,6 +1,5 @@
 """Reuse distances: how many other experts come between two uses of one."""
 
-from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -73,32 +72,3 @@ def reuse_figures(num_experts: int) -> tuple[Figure, ...]:
         Figure("reuse_distance_median", partial(quantile, 0.5), reused, high=most),
         Figure("reuse_distance_90", partial(quantile, 0.9), reused, high=most),
     )
-
-
-def stack_distances(events: Iterable[Sequence[int]], limit: int | None = None) -> list[int]:
-    """Return, for every expert asked for, its place among the recently used when its event starts.
-
-    All experts of an event are looked up before any of them moves to the front, in request order. This is the state of
-    LRU caches of every capacity at once: the C first places are what a cache of C slots holds.
-
-    Args:
-        events: Experts asked for, an event's in request order.
-        limit: Places to remember; an expert further back counts as a first use. All are remembered if not given.
-
-    Returns:
-        One place a lookup, 0 for the most recent, -1 for a first use.
-    """
-    recent: list[int] = []
-    known: set[int] = set()
-    places: list[int] = []
-    for event in events:
-        places += [recent.index(expert) if expert in known else FIRST_USE for expert in event]
-        for expert in event:
-            if expert in known:
-                recent.remove(expert)
-            else:
-                known.add(expert)
-            recent.insert(0, expert)
-        while limit is not None and len(recent) > limit:
-            known.discard(recent.pop())
-    return places

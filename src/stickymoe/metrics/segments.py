@@ -1,6 +1,6 @@
 """Local routing consistency: what one fixed choice a segment, or a cache that looks a segment ahead, could do."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -117,7 +117,7 @@ def segment_cache_best_hit_rate(
     require_one_of("cold_start", cold_start, COLD_STARTS)
     one = whole(trace)
     sums = np.stack([segment_cache(segment, capacity)(trace, layer, one)[0] for layer in range(trace.num_layers)])
-    figure = sch_figure(cold_start)
+    figure = sch_figure(segment, cold_start)
     per_layer = figure.of(sums)
     require_defined(trace.names, figure, per_layer)
     lookups, hits = int(sums[:, 0].sum()), int(_segment_hits(sums, cold_start).sum())
@@ -143,10 +143,11 @@ def best_threshold(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def srp_figures(segment: int) -> tuple[Figure, Figure]:
     """SRP and rho_hat of window counts; see `windows`."""
     needs = f"a run of {segment} neighbouring tokens"
-    return (
-        Figure("segment_routing_best_performance", lambda sums: best_threshold(sums)[0], needs, pooled=True),
-        Figure("srp_rho_hat", lambda sums: best_threshold(sums)[1], needs, high=float("inf"), pooled=True),
+    value = Figure(
+        "segment_routing_best_performance", lambda sums: best_threshold(sums)[0], needs, pooled=True, reach=segment
     )
+    size = replace(value, name="srp_rho_hat", of=lambda sums: best_threshold(sums)[1], high=float("inf"))
+    return value, size
 
 
 def segment_cache(segment: int, capacity: int) -> Tally:
@@ -165,14 +166,10 @@ def segment_cache(segment: int, capacity: int) -> Tally:
     return tally
 
 
-def sch_figure(cold_start: str = "miss") -> Figure:
+def sch_figure(segment: int, cold_start: str = "miss") -> Figure:
     """SCH of lookups, hits and first uses that found room."""
-    return Figure(
-        "segment_cache_best_hit_rate",
-        partial(_segment_hit_rate, cold_start=cold_start),
-        "at least one token",
-        pooled=True,
-    )
+    hit_rate = partial(_segment_hit_rate, cold_start=cold_start)
+    return Figure("segment_cache_best_hit_rate", hit_rate, "at least one token", pooled=True, reach=segment)
 
 
 def _segment_hits(sums: np.ndarray, cold_start: str) -> np.ndarray:

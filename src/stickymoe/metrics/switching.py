@@ -81,7 +81,9 @@ def overlap_at(lag: int) -> Figure:
     """Name what an overlap at this lag needs."""
     if lag == 1:
         return EXPERT_OVERLAP
-    return Figure(EXPERT_OVERLAP.name, EXPERT_OVERLAP.of, f"at least one pair of tokens {lag} apart in one sequence")
+    return Figure(
+        EXPERT_OVERLAP.name, EXPERT_OVERLAP.of, f"at least one pair of tokens {lag} apart in one sequence", reach=lag
+    )
 
 
 def pairs(lag: int) -> Tally:

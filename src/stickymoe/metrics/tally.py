@@ -33,6 +33,8 @@ class Figure:
         high: The upper end of its range.
         pooled: The overall value comes from the sums of all layers; otherwise it is the mean of the layers' values.
         low: The lower end.
+        reach: Tokens that one observation spans. Blocks of one sequence that are shorter share tokens: they are no
+            separate observations, and there is no interval.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Figure:
     high: float = 1.0
     pooled: bool = False
     low: float = 0.0
+    reach: int = 1
 
 
 @dataclass(frozen=True)
@@ -90,25 +93,25 @@ def evaluate(
     draws = np.ones((1, units.count))
     if resampling is not None and units.count > 1:
         draws = np.concatenate([draws, resampling.draws(units.count)])
-    by_layer: dict[str, list[np.ndarray]] = {figure.name: [] for figure in figures}
-    pooled: dict[str, np.ndarray] = {}
+    rows: dict[str, list[np.ndarray]] = {figure.name: [] for figure in figures}
+    telling: dict[str, list[np.ndarray]] = {figure.name: [] for figure in figures}
     pool: np.ndarray | None = None
     for layer in range(trace.num_layers):
         sums = tally(trace, layer, units)
         if any(figure.pooled for figure in figures):
             pool = sums if pool is None else pool + sums
         for figure in figures:
-            by_layer[figure.name].append(resampled(sums, figure.of, draws))
-    if pool is not None:
-        pooled = {figure.name: resampled(pool, figure.of, draws) for figure in figures if figure.pooled}
+            rows[figure.name].append(resampled(sums, figure.of, draws))
+            telling[figure.name].append(~np.isnan(figure.of(sums)))
     found = {}
     for figure in figures:
-        layers = np.array(by_layer[figure.name])
-        overall = pooled.get(figure.name, _mean(layers))
-        spans = [_span(row, figure, units, resampling) for row in (overall, *layers)]
-        found[figure.name] = Value(
-            _known(overall[0]), spans[0], tuple(_known(row[0]) for row in layers), tuple(spans[1:])
-        )
+        layers, tell = rows[figure.name], np.array(telling[figure.name])
+        overall = _mean(np.array(layers)) if pool is None or not figure.pooled else resampled(pool, figure.of, draws)
+        if units.block is not None and figure.reach > units.block:
+            tell[:] = False
+        span = _span(overall, figure, int(tell.any(axis=0).sum()), resampling)
+        spans = [_span(row, figure, int(each.sum()), resampling) for row, each in zip(layers, tell, strict=True)]
+        found[figure.name] = Value(_known(overall[0]), span, tuple(_known(row[0]) for row in layers), tuple(spans))
     return found
 
 
@@ -124,15 +127,13 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return ratio(np.where(known, values, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))
 
 
-def _span(row: np.ndarray, figure: Figure, units: Units, resampling: Resampling | None) -> Span | None:
-    # A value, then what the resamples give.
-    if resampling is None or row.size == 1:
+def _span(row: np.ndarray, figure: Figure, telling: int, resampling: Resampling | None) -> Span | None:
+    # A value, then what the resamples give. Units that say nothing of the figure (too short for a window) are none of
+    # the observations: where one alone says something, how far two would differ is not known.
+    if resampling is None or row.size == 1 or telling < 2:
         return None
     value, samples = float(row[0]), row[1:][~np.isnan(row[1:])]
-    # A value that most resamples do not define hangs on single units: nothing is known of its spread.
-    if np.isnan(value) or 2 * samples.size < resampling.resamples:
-        return None
-    half = float(resampling.half_width(samples.std(), units.count))
+    half = float(resampling.half_width(samples.std(), telling))
     return max(figure.low, value - half), min(figure.high, value + half)
 
 

@@ -22,11 +22,13 @@ class Units:
         of_row: 0 to count - 1, never falling.
         count: Units; with 1 there is no spread to see and no interval.
         kind: What they are, in words.
+        block: Tokens of a block where the units are cut from one sequence.
     """
 
     of_row: Int[np.ndarray, " tokens"]
     count: int
     kind: str
+    block: int | None = None
 
 
 def units_of(trace: RoutingTrace) -> Units:
@@ -47,7 +49,8 @@ def units_of(trace: RoutingTrace) -> Units:
     if blocks < 2:
         return whole(trace)
     of_row = np.arange(trace.num_tokens) * blocks // trace.num_tokens
-    return Units(of_row, blocks, f"contiguous blocks of {trace.num_tokens / blocks:.4g} tokens of the only sequence")
+    kind = f"contiguous blocks of {trace.num_tokens / blocks:.4g} tokens of the only sequence"
+    return Units(of_row, blocks, kind, trace.num_tokens // blocks)
 
 
 def whole(trace: RoutingTrace) -> Units:

@@ -15,7 +15,8 @@ def window_uses(
     cost time.
 
     Returns:
-        (units, window + 1): column 0 the windows, column c >= 1 the pairs (expert, window) of count c.
+        (units, window + 1): column 0 the windows in which some expert was used, column c >= 1 the pairs (expert,
+        window) of count c.
     """
     sums = np.zeros((units, window + 1))
     counts = np.zeros(table, np.int64)
@@ -23,11 +24,13 @@ def window_uses(
     tokens, top_k = ids.shape
     done = 0
     unit = 0
+    served = 0
     for t in range(tokens):
         start = starts[t]
         if start == t:
             _settle(sums, counts, since, unit, done)
             counts[:] = 0
+            served = 0
         elif unit_of_row[t] != unit:
             _settle(sums, counts, since, unit, done)
         unit = unit_of_row[t]
@@ -35,6 +38,8 @@ def window_uses(
             row = t - window if step == 0 else t
             if row < start:
                 continue
+            if ids[row, 0] >= 0:
+                served += 1 if step else -1
             for slot in range(top_k):
                 expert = ids[row, slot]
                 if expert < 0:
@@ -45,7 +50,7 @@ def window_uses(
                 counts[expert] += 1 if step else -1
         if t - start + 1 >= window:
             done += 1
-            sums[unit, 0] += 1
+            sums[unit, 0] += served > 0
     _settle(sums, counts, since, unit, done)
     return sums
 

@@ -25,14 +25,15 @@ def working_set(trace: RoutingTrace, window: int) -> WorkingSet:
     """Distinct experts that a layer uses in `window` consecutive tokens, over all such windows (stride 1).
 
     A cache that holds a layer's working set of W tokens misses nothing that was used in the last W tokens. Windows do
-    not cross the border of a sequence or document; runs shorter than `window` have none.
+    not cross the border of a sequence or document; runs shorter than `window` have none. A window of which a layer
+    served no token does not count.
 
     Args:
         trace: The routing.
         window: W tokens, >= 1.
 
     Returns:
-        Mean and maximum a layer: k where every window's tokens use the same experts, min(W * k, num_experts) at most.
+        Mean and maximum a layer, in [1, min(W * k, num_experts)]; k where the tokens of a window share their experts.
 
     Raises:
         SettingError: `window` is below 1.
@@ -77,8 +78,6 @@ def working_set_figure(num_experts: int, window: int) -> Figure:
     """Mean of the distinct experts a window."""
 
     def mean(sums: np.ndarray) -> np.ndarray:
-        distinct = sums[..., 1:].sum(axis=-1)
-        # A layer that served nothing in any window has no working set, rather than one of 0.
-        return np.where(distinct > 0, ratio(distinct, sums[..., 0]), np.nan)
+        return ratio(sums[..., 1:].sum(axis=-1), sums[..., 0])
 
-    return Figure("working_set", mean, f"a run of {window} neighbouring tokens", high=float(num_experts))
+    return Figure("working_set", mean, f"a run of {window} neighbouring tokens", high=float(num_experts), reach=window)
