@@ -11,6 +11,7 @@ from stickymoe.traces.streams import Stream, streams
 from stickymoe.traces.trace import RoutingTrace
 
 if TYPE_CHECKING:
+    from stickymoe.traces.exporters.registry import write_trace_as as write_trace_as
     from stickymoe.traces.importers.registry import read_trace as read_trace
     from stickymoe.traces.reader import TraceReader as TraceReader
     from stickymoe.traces.reader import open_trace as open_trace
@@ -27,6 +28,7 @@ __all__ = [
     "open_trace",
     "read_trace",
     "streams",
+    "write_trace_as",
 ]
 
 # Loaded at first use: these bring pyarrow and every importer with them.
@@ -35,6 +37,7 @@ _FILE_OF = {
     "TraceWriter": "writer",
     "open_trace": "reader",
     "read_trace": "importers.registry",
+    "write_trace_as": "exporters.registry",
 }
 
 

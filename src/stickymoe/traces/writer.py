@@ -71,7 +71,7 @@ class TraceWriter:
         except OSError as error:
             if inside:  # the caller's own
                 raise
-            raise _refused(self._path, error) from error
+            raise refusal(self._path, error) from error
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
@@ -124,7 +124,7 @@ class TraceWriter:
             if self._pending:
                 self._file.write_table(pa.Table.from_batches(self._pending).combine_chunks())
         except OSError as error:
-            raise _refused(self._path, error) from error
+            raise refusal(self._path, error) from error
         self._pending, self._rows = [], 0
 
     def _batch(self, piece: RoutingTrace, rows: slice) -> pa.RecordBatch:
@@ -146,6 +146,7 @@ def save_trace(trace: RoutingTrace, path: Path) -> None:
         writer.write(trace)
 
 
-def _refused(path: Path, error: OSError) -> StorageError:
+def refusal(path: Path, error: OSError) -> StorageError:
+    """Return in one line why a file could not be written."""
     reason = (error.strerror or str(error)).lower()
     return StorageError(f"could not write {path}: {reason}; nothing that was there before is lost")

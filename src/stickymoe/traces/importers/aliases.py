@@ -40,6 +40,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "phase": ("phase", "ph", "is_prefill", "is_decode"),
     "event": ("event_id", "event", "forward_pass_id", "forward_id", "forward", "step", "call", "batch_id", "iteration"),
     "token_id": ("token_id", "ti", "input_id", "vocab_id"),
+    "position": ("position", "pos", "token_position"),
+    "document": ("document_id", "document", "doc_id"),
     "resident": ("cache_hit", "cache_hits", "hit", "hits", "resident", "residency"),
     "state": ("assignment_state",),
     "block": ("block", "stack", "stage", "component"),

@@ -35,6 +35,8 @@ class Rows:
         token: The token's number in its request.
         event: The forward pass.
         token_id: Vocabulary id.
+        position: Place in the sequence, where the file tells it beside the token's number.
+        document: Which document the token is of.
         phase: As `generic_columns.phases` gives it.
         slot: The slot of the row's one expert, in files of one row an expert.
     """
@@ -48,6 +50,8 @@ class Rows:
     token: np.ndarray | None = None
     event: np.ndarray | None = None
     token_id: np.ndarray | None = None
+    position: np.ndarray | None = None
+    document: np.ndarray | None = None
     phase: np.ndarray | None = None
     slot: np.ndarray | None = None
 
@@ -168,7 +172,7 @@ class Records:
             layer = columns.codes([pa.array(within)], self.layers)
         request = columns.codes([pa.array(run), *([table["request"]] if "request" in table else [])], self.requests)
         rows = Rows(record[of], layer, request[of], columns.expert_ids(lists))
-        for name in ("token", "event", "token_id", "slot"):
+        for name in ("token", "event", "token_id", "position", "document", "slot"):
             if name in table:
                 setattr(rows, name, columns.whole_numbers(table[name], self.names[name], record)[of])
         if "token" not in table and "layer" not in table:

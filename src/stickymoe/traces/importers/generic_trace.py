@@ -33,16 +33,15 @@ def trace_of(records: Records, options: ReadOptions, format: str) -> RoutingTrac
         return _by_passes(records, options, format)
     at = places(records)
     names = layer_numbers(records)[1]
-    shape = (len(at.positions), len(names), _width(records))
+    shape = (len(at.positions), len(names), max(_width(records), records.declared.get("top_k", 1)))
     room = shape[0] * shape[1] * shape[2] * 8
     options.require_room(room, f"{shape[0]} tokens x {shape[1]} layers x {shape[2]} slots")
-    columns = _settled_columns(_columns(records, at), at.sequence_ids, options)
+    columns = _settled_columns(_columns(records, at), at, options)
     slots = {name: _filled(records, name, at, shape) for name in FILL if getattr(records.blocks[0], name) is not None}
     ids, num_experts, told = _settled_ids(slots.pop("ids"), names, records, options)
     told["format"] = format
     return RoutingTrace(
         num_experts=num_experts,
-        positions=at.positions,
         layer_names=names,
         provenance=told,
         **_settled_slots(ids, slots, told),
@@ -66,7 +65,7 @@ def _width(records: Records) -> int:
 def _columns(records: Records, at: Places) -> dict[str, np.ndarray]:
     """Return what each token says of itself; where its layers do not agree on a forward pass, these are left out."""
     found: dict[str, np.ndarray] = {}
-    for name in ("phase", "token_id", "event"):
+    for name in ("phase", "token_id", "position", "document", "event"):
         if getattr(records.blocks[0], name) is None:
             continue
         said = np.concatenate([getattr(rows, name) for rows in records.blocks])
@@ -170,7 +169,8 @@ def _ascend(ids: np.ndarray) -> bool:
     return bool(((ids[..., 1:] > ids[..., :-1]) | (ids[..., 1:] == UNASSIGNED)).all())
 
 
-def _settled_columns(columns: dict[str, np.ndarray], sequence_ids: np.ndarray, options: ReadOptions) -> dict[str, Any]:
+def _settled_columns(columns: dict[str, np.ndarray], at: Places, options: ReadOptions) -> dict[str, Any]:
+    sequence_ids = at.sequence_ids
     phases = settled_phases(columns["phase"]) if "phase" in columns else None
     if options.prompt_tokens is not None:
         if phases is not None:
@@ -184,7 +184,14 @@ def _settled_columns(columns: dict[str, np.ndarray], sequence_ids: np.ndarray, o
         events = None
     if options.chunk_tokens is not None:
         sequence_ids = forwards.in_chunks(sequence_ids, options.chunk_tokens)
-    return {"sequence_ids": sequence_ids, "phases": phases, "event_ids": events, "token_ids": columns.get("token_id")}
+    return {
+        "sequence_ids": sequence_ids,
+        "positions": columns.get("position", at.positions),
+        "phases": phases,
+        "event_ids": events,
+        "token_ids": columns.get("token_id"),
+        "document_ids": columns.get("document"),
+    }
 
 
 def _by_passes(records: Records, options: ReadOptions, format: str) -> RoutingTrace:

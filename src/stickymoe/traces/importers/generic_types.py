@@ -10,7 +10,7 @@ import pyarrow as pa
 from stickymoe.core.errors import TraceError
 from stickymoe.traces.importers.aliases import PHASES, is_routing, resolve
 
-NUMBERS = ("token", "event", "token_id", "slot", "num_experts", "top_k", "num_layers")
+NUMBERS = ("token", "event", "token_id", "position", "document", "slot", "num_experts", "top_k", "num_layers")
 WORDS = ("state", "model")
 EITHER = ("layer", "request", "block")
 

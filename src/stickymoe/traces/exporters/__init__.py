@@ -1,0 +1,1 @@
+"""Writers of trace formats that others read, one a file."""
