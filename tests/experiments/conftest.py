@@ -108,10 +108,30 @@ def run_copy(trained, tmp_path):
     return shutil.copytree(trained / "run", tmp_path / "run")
 
 
+@pytest.fixture(scope="session")
+def chromium():
+    """The module that drives the browser; the test is skipped where there is none."""
+    module = beside("chromium")
+    if module.executable() is None:
+        pytest.skip("no Chromium")
+    return module
+
+
+@pytest.fixture(scope="session")
+def browser(chromium, tmp_path_factory):
+    """One open page for all tests of a session."""
+    with chromium.chromium(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
 def tiny_run():
-    """The module beside this file; pytest's import mode has no packages."""
-    path = Path(__file__).with_name("tiny_run.py")
-    spec = importlib.util.spec_from_file_location("stickymoe_tests_tiny_run", path)
+    """What trains in seconds."""
+    return beside("tiny_run")
+
+
+def beside(name):
+    """A module beside this file; pytest's import mode has no packages."""
+    spec = importlib.util.spec_from_file_location(f"stickymoe_tests_{name}", Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,7 +1,4 @@
-"""Small traces with known habits, their diagnoses, and a headless browser."""
-
-import importlib.util
-from pathlib import Path
+"""Small traces with known habits, and their diagnoses."""
 
 import numpy as np
 import pytest
@@ -67,21 +64,3 @@ def full_diagnosis(full_trace):
     from stickymoe.experiments.diagnosis.inputs import diagnose_input
 
     return diagnose_input(full_trace, "full <x>.csv", budget={"slots": 4}, policies=FEW)
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """The module that drives the browser; the test is skipped where there is none."""
-    spec = importlib.util.spec_from_file_location("stickymoe_tests_chromium", Path(__file__).with_name("chromium.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if module.executable() is None:
-        pytest.skip("no Chromium")
-    return module
-
-
-@pytest.fixture(scope="session")
-def browser(chromium, tmp_path_factory):
-    """One open page for all tests of a session."""
-    with chromium.chromium(tmp_path_factory.mktemp("profile")) as page:
-        yield page

@@ -1,20 +1,14 @@
-"""The page's plots as data for plotly.js: plain dictionaries, colours named as the page's CSS variables (`var:accent`).
-
-The script of the page puts colours in, so that one plot serves light, dark and print.
-"""
+"""The plots of the page, as data for plotly.js; see `page/plots.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from stickymoe.experiments.diagnosis.curves import Curve
 from stickymoe.experiments.diagnosis.policies import kind_of, label_of
 from stickymoe.experiments.diagnosis.record import Diagnosis
+from stickymoe.experiments.page.plots import DASHES, SERIES, SYMBOLS, axes, colour_of, in_percent, percents
 
-SERIES = 8
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "triangle-down", "star")
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "solid", "dash", "dot")
 ALL_LAYERS = "all layers"
 
 
@@ -63,8 +57,8 @@ def _line(curve: Curve, number: int, unit: str, found: Diagnosis) -> dict[str, A
         "customdata": [round(size / 2**30, 2) for size in sizes if size is not None] if known else None,
         "hovertemplate": "%{y:.1f} % at %{x} " + unit + (" (%{customdata} GiB)" if known else ""),
         "line": {"color": colour_of(number), "width": 2.5 if curve.policy in ("lru", "belady") else 1.5,
-                 "dash": _DASHES[number % SERIES]},
-        "marker": {"symbol": _SYMBOLS[number % SERIES], "size": 6, "color": colour_of(number)},
+                 "dash": DASHES[number % SERIES]},
+        "marker": {"symbol": SYMBOLS[number % SERIES], "size": 6, "color": colour_of(number)},
         "visible": True if curve.policy in ("lru", "belady") or number < 4 else "legendonly",
     }  # fmt: skip
 
@@ -79,7 +73,7 @@ def _layers(found: Diagnosis) -> dict[str, Any]:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "marker": {"color": colour_of(1), "symbol": _SYMBOLS[1], "size": 7},
+                "marker": {"color": colour_of(1), "symbol": SYMBOLS[1], "size": 7},
             },
         ),
     ]
@@ -88,7 +82,7 @@ def _layers(found: Diagnosis) -> dict[str, Any]:
         | {
             "name": label,
             "x": names,
-            "y": [None if rate is None else _points(rate) for rate in rates],
+            "y": [None if rate is None else in_percent(rate) for rate in rates],
             "hovertemplate": "layer %{x}: %{y:.1f} %",
         }
         for label, rates, look in looks
@@ -107,10 +101,10 @@ def _start(found: Diagnosis) -> dict[str, Any]:
     ]
     data = [
         {"type": "scatter", "mode": "lines+markers", "name": "hit rate of these tokens", "x": names,
-         "y": [_points(each.hit_rate) for each in warm.windows], "hovertemplate": "tokens %{x}: %{y:.1f} %",
+         "y": [in_percent(each.hit_rate) for each in warm.windows], "hovertemplate": "tokens %{x}: %{y:.1f} %",
          "line": {"color": colour_of(1), "width": 2.5}, "marker": {"color": colour_of(1), "size": 7}},
         *(
-            {"type": "scatter", "mode": "lines", "name": name, "x": names, "y": [_points(rate)] * len(names),
+            {"type": "scatter", "mode": "lines", "name": name, "x": names, "y": [in_percent(rate)] * len(names),
              "hovertemplate": name + ": %{y:.1f} %", "line": {"color": colour, "width": 1.5, "dash": dash}}
             for name, rate, colour, dash in (
                 ("whole sequences", warm.cumulative, "var:muted", "dot"),
@@ -150,12 +144,12 @@ def _sticky(found: Diagnosis) -> dict[str, Any]:
             "type": "scatter", "mode": "lines+markers", "name": f"model, {curve.slots} slots",
             "x": _rounded(model.overlaps), "y": percents(curve.hit_rates),
             "hovertemplate": "overlap %{x:.2f}: %{y:.1f} %",
-            "line": {"color": colour_of(number + 1), "dash": _DASHES[number], "width": 2},
-            "marker": {"symbol": _SYMBOLS[number], "size": 6, "color": colour_of(number + 1)},
+            "line": {"color": colour_of(number + 1), "dash": DASHES[number], "width": 2},
+            "marker": {"symbol": SYMBOLS[number], "size": 6, "color": colour_of(number + 1)},
         })  # fmt: skip
     data.append({
         "type": "scatter", "mode": "markers", "name": f"this trace, {found.budget.slots} slots (measured)",
-        "x": [round(model.measured_overlap, 4)], "y": [_points(model.measured)],
+        "x": [round(model.measured_overlap, 4)], "y": [in_percent(model.measured)],
         "hovertemplate": "measured: overlap %{x:.2f}, %{y:.1f} %",
         "marker": {"symbol": "star", "size": 14, "color": "var:ink"},
     })  # fmt: skip
@@ -163,17 +157,6 @@ def _sticky(found: Diagnosis) -> dict[str, Any]:
     layout["yaxis"]["rangemode"] = "tozero"
     layout["xaxis"] |= {"range": [0, 1]}
     return {"data": data, "layout": layout}
-
-
-def axes(x: str, y: str) -> dict[str, Any]:
-    """Return the layout of a plot with these axis titles."""
-    axis = {"gridcolor": "var:grid", "linecolor": "var:rule", "tickcolor": "var:rule", "zeroline": False,
-            "automargin": True, "fixedrange": False}  # fmt: skip
-    return {
-        "xaxis": axis | {"title": {"text": x, "standoff": 8}},
-        "yaxis": axis | {"title": {"text": y, "standoff": 8}},
-        "hovermode": "closest",
-    }
 
 
 def _upright(x: float, name: str, colour: str, dash: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -186,20 +169,6 @@ def _upright(x: float, name: str, colour: str, dash: str) -> tuple[dict[str, Any
 
 def _raised(note: dict[str, Any], number: int) -> dict[str, Any]:
     return note | {"y": 0.02 + 0.07 * number, "yanchor": "bottom"}
-
-
-def colour_of(number: int) -> str:
-    """Return the name of a series' colour."""
-    return f"var:series-{number % SERIES}"
-
-
-def percents(rates: Sequence[float]) -> list[float]:
-    """Return rates in percent, rounded to what a plot shows."""
-    return [_points(rate) for rate in rates]
-
-
-def _points(rate: float) -> float:
-    return round(100 * rate, 2)
 
 
 def _rounded(values: tuple[float, ...]) -> list[float]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from stickymoe.experiments.diagnosis.answers import Answer
 from stickymoe.experiments.diagnosis.page_tables import Table
-from stickymoe.experiments.diagnosis.plots import axes, colour_of, percents
 from stickymoe.experiments.diagnosis.profile import ProfileDiagnosis
 from stickymoe.experiments.diagnosis.sections import Section
 from stickymoe.experiments.diagnosis.summary import fitted
 from stickymoe.experiments.diagnosis.wording import asked, size
 from stickymoe.experiments.formatting import DASH, fixed, percent
+from stickymoe.experiments.page.plots import axes, colour_of, percents
 
 ALL_LAYERS = "all layers"
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import importlib.resources
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2
-
-from stickymoe.core.errors import SettingError
 from stickymoe.core.files import whole_file
 from stickymoe.experiments.diagnosis.answers import answers, cautions
 from stickymoe.experiments.diagnosis.budget import Budget
@@ -30,6 +23,7 @@ from stickymoe.experiments.diagnosis.sections import sections
 from stickymoe.experiments.diagnosis.summary import trace_line
 from stickymoe.experiments.diagnosis.wording import asked, size
 from stickymoe.experiments.formatting import fixed, percent
+from stickymoe.experiments.page.html import render_page
 
 
 class Tile(NamedTuple):
@@ -59,7 +53,7 @@ def write_diagnosis_report(path: Path, found: Diagnosis | ProfileDiagnosis, comm
 
 def render_diagnosis(found: Diagnosis, commands: Sequence[str] = ()) -> str:
     """Return the report as one HTML text; see `write_diagnosis_report`."""
-    return render_page(
+    return _page(
         title=f"Why the expert cache misses: {found.facts.name}",
         headline=found.verdict.sentence + ".",
         verdict_class=found.verdict.name.replace(" ", "-"),
@@ -76,7 +70,7 @@ def render_diagnosis(found: Diagnosis, commands: Sequence[str] = ()) -> str:
 
 def render_profile(found: ProfileDiagnosis, commands: Sequence[str] = ()) -> str:
     """Return the report of a usage profile as one HTML text."""
-    return render_page(
+    return _page(
         title=f"What pinning would catch: {found.name}",
         headline=profile_answers(found)[0].answer + ".",
         verdict_class="first-uses",
@@ -91,37 +85,8 @@ def render_profile(found: ProfileDiagnosis, commands: Sequence[str] = ()) -> str
     )
 
 
-def render_page(*, plots: dict[str, Any], **parts: Any) -> str:
-    """Fill the template; everything is escaped, and only the page's own two scripts may run."""
-    scripts = [plotly_script(), _own("diagnosis.js")] if plots else []
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts) or "'none'"
-    words = json.dumps(plots, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    return _templates().get_template("diagnosis.html.j2").render(
-        scripts=scripts, script_hashes=hashes, plots_json=words, expert_colours=(), ribbon_layers=(),
-        token_ink=("inherit", "inherit"), **parts,
-    )  # fmt: skip
-
-
-def plotly_script() -> str:
-    """Return plotly.js as the plotly package brings it, to be put into the page once.
-
-    Raises:
-        SettingError: The package is not installed.
-    """
-    try:
-        folder = importlib.resources.files("plotly")
-    except ModuleNotFoundError as error:
-        raise SettingError("the report's plots need plotly; pip install plotly, or give --no-report") from error
-    return (folder / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-
-
-def _own(name: str) -> str:
-    text = importlib.resources.files("stickymoe.experiments.diagnosis") / "templates" / name
-    return text.read_text(encoding="utf-8")
-
-
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def _page(**parts: Any) -> str:
+    return render_page("diagnosis.html.j2", "stickymoe.experiments.diagnosis", **parts)
 
 
 def _tiles(found: Diagnosis) -> list[Tile]:
@@ -141,25 +106,3 @@ def _tiles(found: Diagnosis) -> list[Tile]:
 
 def _budget_fact(budget: Budget) -> tuple[str, str]:
     return "Budget", asked(budget)
-
-
-def _unbroken(value: Any) -> Any:
-    """Keep a number and its percent sign on one line."""
-    return value.replace(" %", "\N{NO-BREAK SPACE}%") if type(value) is str else value
-
-
-def _templates() -> jinja2.Environment:
-    """Everything is escaped: names of files, models and layers are foreign to the page."""
-    return jinja2.Environment(
-        finalize=_unbroken,
-        loader=jinja2.ChoiceLoader(
-            [
-                jinja2.PackageLoader("stickymoe.experiments.diagnosis", "templates"),
-                jinja2.PackageLoader("stickymoe.experiments", "templates"),
-            ]
-        ),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

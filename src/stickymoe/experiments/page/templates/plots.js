@@ -1,4 +1,5 @@
 // Draws the plots of the page and keeps them in step with its theme, its width, its selectors and the printer.
+// What a page adds of its own finds `pagePlots.show(test)`: it shows the traces whose `meta` passes the test.
 (() => {
   "use strict";
   const drawings = JSON.parse(document.getElementById("plots").textContent);
@@ -22,8 +23,8 @@
   const layoutOf = (drawing, element) => {
     const width = printing ? PRINT_WIDTH : element.clientWidth;
     const narrow = width < 560;
-    const { tall, ...given } = drawing.layout;
-    const legendRows = Math.ceil(drawing.data.length / (narrow ? 2 : 5));
+    const { tall, showlegend = drawing.data.length > 1, ...given } = drawing.layout;
+    const legendRows = showlegend ? Math.ceil(drawing.data.length / (narrow ? 2 : 5)) : 0;
     return coloured({
       ...given,
       width,
@@ -34,7 +35,7 @@
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12.5, color: "var:ink" },
       hoverlabel: { bgcolor: "var:card", bordercolor: "var:rule", font: { color: "var:ink" }, namelength: -1 },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom" },
-      showlegend: drawing.data.length > 1,
+      showlegend,
       modebar: { bgcolor: "rgba(0,0,0,0)", color: "var:muted", activecolor: "var:accent" },
     });
   };
@@ -50,14 +51,25 @@
     const element = document.getElementById(id);
     if (!element) return;
     const drawing = drawings[id];
-    const shown = (element.data || []).map((trace) => trace.visible);
-    const data = coloured(drawing.data).map((trace, number) =>
-      number < shown.length ? { ...trace, visible: shown[number] } : trace,
-    );
+    (element.data || []).forEach((trace, number) => {
+      drawing.data[number].visible = trace.visible; // what the reader chose in the legend stays
+    });
+    const data = coloured(drawing.data);
     Plotly.react(element, data, layoutOf(drawing, element), settings);
     element.classList.add("drawn");
   };
   const drawAll = () => Object.keys(drawings).forEach(draw);
+
+  const show = (isShown) => {
+    for (const [id, drawing] of Object.entries(drawings)) {
+      const element = document.getElementById(id);
+      if (!element) continue;
+      element.data.forEach((trace, number) => {
+        if (drawing.data[number].meta) trace.visible = isShown(drawing.data[number].meta);
+      });
+      draw(id);
+    }
+  };
 
   const choose = (id, name) => {
     drawings[id].data.forEach((trace, number) => {
@@ -74,6 +86,7 @@
     select.closest("label").hidden = false;
   }
   drawAll();
+  window.pagePlots = { show };
 
   let width = window.innerWidth;
   window.addEventListener("resize", () => {
