@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,8 @@ PARSERS = 2
 PARSED_BYTES = 2**20
 BOM = b"\xef\xbb\xbf"
 HEADS = 4
+# pyarrow's parser dies, and the process with it, where the text it is given, or cuts out at line ends, begins so
+NULL = re.compile(rb"(?:\A|[\r\n])(?:\xef\xbb\xbf)?[ \t]*null")
 
 
 def _matches(head: Head) -> bool:
@@ -99,6 +102,8 @@ def _arrow(block: bytes, schema: pa.Schema) -> pa.Table:
     block = block.removeprefix(BOM)
     if not block or block.isspace():
         return schema.empty_table()
+    if b"null" in block and NULL.search(block):
+        raise ValueError("null is no record")
     one_line = block.find(b"\n", 0, PARSED_BYTES // 2) < 0
     return pj.read_json(
         pa.BufferReader(block),

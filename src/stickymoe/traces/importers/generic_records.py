@@ -12,11 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stickymoe.core.errors import TraceError, TraceWarning
+from stickymoe.traces.checks import UNASSIGNED
 from stickymoe.traces.importers import generic_columns as columns
 from stickymoe.traces.importers.generic_columns import Lists
+from stickymoe.traces.importers.growing import GrowingSlots
 from stickymoe.traces.importers.importer import ReadOptions
 
 DECLARATIONS = ("num_experts", "top_k", "num_layers", "model")
+# What empty slots hold.
+FILL = {"ids": UNASSIGNED, "weights": 0.0, "resident": -1}
 UNASSIGNED_STATE = "unassigned"
 WAY_OUT = "the rows of a token and layer must stand together, in the order of their slots; sort them"
 
@@ -57,7 +61,7 @@ class Rows:
 
     def __len__(self) -> int:
         """Rows."""
-        return len(self.ids)
+        return len(self.record)
 
     def part(self, rows: slice | np.ndarray) -> Rows:
         """Return some of the rows."""
@@ -78,7 +82,8 @@ class Records:
     Args:
         options: Bounds, and what the user knows.
         names: What a record says -> the file's name for it.
-        blocks: The rows, in the file's order.
+        blocks: The rows, in the file's order, but for their slots.
+        slots: What the rows say of each slot: `ids`, `weights`, `resident`, as far as the file does.
         layers: What the file calls a layer, (layer,) or (block, layer) -> its number here.
         requests: What it calls a request, (request,), and of which appended run -> its number here.
         declared: What it says of the model.
@@ -88,6 +93,7 @@ class Records:
     options: ReadOptions
     names: dict[str, str]
     blocks: list[Rows] = field(default_factory=list)
+    slots: dict[str, GrowingSlots] = field(default_factory=dict)
     layers: dict[Hashable, int] = field(default_factory=dict)
     requests: dict[Hashable, int] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict)
@@ -132,9 +138,25 @@ class Records:
                 f"{self._left_out} records name neither layer nor experts and are left out", TraceWarning, stacklevel=2
             )
 
+    def taken(self, name: str) -> np.ndarray:
+        """Return a field of all rows, which the blocks then no longer hold."""
+        found: np.ndarray = np.concatenate([getattr(rows, name) for rows in self.blocks])
+        for rows in self.blocks:
+            setattr(rows, name, None)
+        return found
+
     def _keep(self, rows: Rows) -> None:
         self._bytes += rows.nbytes
         self.options.require_room(self._bytes, f"{self._records} records and more")
+        for each in fields(rows):
+            values = getattr(rows, each.name)
+            if values is None:
+                continue
+            if each.name in FILL:
+                self.slots.setdefault(each.name, GrowingSlots(FILL[each.name])).append(values)
+                setattr(rows, each.name, None)
+            else:
+                setattr(rows, each.name, _narrowed(values))
         self.blocks.append(rows)
 
     def _declare(self, table: pa.Table) -> None:
@@ -220,6 +242,14 @@ def _array(table: pa.Table, name: str) -> pa.Array:
     return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
+def _narrowed(values: np.ndarray) -> np.ndarray:
+    """Return whole numbers in the smallest type that holds them."""
+    lowest, highest = int(values.min()), int(values.max())
+    kinds = (np.int8, np.int16, np.int32, np.int64)
+    kind = next(kind for kind in kinds if np.iinfo(kind).min <= lowest and highest <= np.iinfo(kind).max)
+    return values.astype(kind)
+
+
 def _joined(first: Rows, then: Rows) -> Rows:
     both = {each.name: (getattr(first, each.name), getattr(then, each.name)) for each in fields(Rows)}
     joined: dict[str, Any] = {
@@ -248,10 +278,10 @@ def _as_slots(rows: Rows) -> Rows:
         record = int(rows.record[first[int(np.argmax(rows.slot[first] != rows.slot.min()))]])
         raise TraceError(f"record {record} must have the first slot of its token and layer, got another; {WAY_OUT}")
     found = rows.part(first)
-    for name in ("ids", "weights", "resident"):
+    for name in FILL:
         values = getattr(rows, name)
         if values is not None:
             lists = Lists(pa.array(values.reshape(-1)), lengths, None)
-            fill = {"ids": -1, "weights": 0.0, "resident": -1}[name]
-            setattr(found, name, columns.expert_ids(lists) if name == "ids" else lists.padded(fill, values.dtype))
+            padded = columns.expert_ids(lists) if name == "ids" else lists.padded(FILL[name], values.dtype)
+            setattr(found, name, padded)
     return found

@@ -33,7 +33,7 @@ class Places:
 
 
 def places(records: Records) -> Places:
-    """Find the token, sequence and layer of each row; the rows' token numbers are the file's.
+    """Find the token, sequence and layer of each row; the rows' token numbers are the file's and are taken.
 
     A row that says again what was said before begins an appended run, and so does, in requests with such rows, a token
     number that falls while the layer does not rise. Runs of a single token go on with the sequence before them: their
@@ -42,9 +42,8 @@ def places(records: Records) -> Places:
     Raises:
         TraceError: The rows are in no order.
     """
-    layer = layer_numbers(records)[0][np.concatenate([rows.layer for rows in records.blocks])]
-    request = np.concatenate([rows.request for rows in records.blocks])
-    token = np.concatenate([_token(rows) for rows in records.blocks])
+    layer = layer_numbers(records)[0][records.taken("layer")]
+    request, token = records.taken("request"), records.taken("token")
     order = None if (request[1:] >= request[:-1]).all() else np.argsort(request, kind="stable")
     if order is not None:
         request, token, layer = request[order], token[order], layer[order]
@@ -54,7 +53,7 @@ def places(records: Records) -> Places:
     runs, numbers = (run, token) if by_token is None else (run[by_token], token[by_token])
     begins = np.ones(len(runs), dtype=bool)
     begins[1:] = (runs[1:] != runs[:-1]) | (numbers[1:] != numbers[:-1])
-    row = np.cumsum(begins, dtype=np.int64) - 1
+    row = np.cumsum(begins, dtype=np.int32 if len(begins) < 2**31 else np.int64) - 1
     for each in (by_token, order):
         if each is not None:
             back = np.empty_like(row)
@@ -78,7 +77,7 @@ def layer_numbers(records: Records) -> tuple[np.ndarray, tuple[str, ...]]:
     ranked = sorted(
         range(len(keys)), key=lambda code: (blocks.index(keys[code][0]) if blocks else 0, _natural(keys[code][-1]))
     )
-    place = np.empty(len(keys), dtype=np.int32)
+    place = np.empty(len(keys), dtype=np.int16 if len(keys) < 2**15 else np.int32)
     place[ranked] = np.arange(len(keys))
     several = len(blocks) > 1
     return place, tuple(".".join(map(str, keys[code] if several else keys[code][-1:])) for code in ranked)
@@ -86,11 +85,6 @@ def layer_numbers(records: Records) -> tuple[np.ndarray, tuple[str, ...]]:
 
 def _natural(word: Any) -> list[tuple[int, Any]]:
     return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", str(word)) if part]
-
-
-def _token(rows: Any) -> np.ndarray:
-    token: np.ndarray = rows.token
-    return token
 
 
 def _run_starts(request: np.ndarray, token: np.ndarray, layer: np.ndarray) -> np.ndarray:

@@ -11,13 +11,13 @@ from stickymoe.core.errors import TraceError
 from stickymoe.traces.checks import UNASSIGNED
 from stickymoe.traces.importers import forwards
 from stickymoe.traces.importers.generic_columns import settled_phases
-from stickymoe.traces.importers.generic_records import Records
+from stickymoe.traces.importers.generic_records import FILL, Records
 from stickymoe.traces.importers.generic_tokens import Places, layer_numbers, places
 from stickymoe.traces.importers.importer import ReadOptions
 from stickymoe.traces.importers.slots import by_weight, filled_first
 from stickymoe.traces.trace import RoutingTrace
 
-FILL = {"ids": UNASSIGNED, "weights": 0.0, "resident": -1}
+BLOCK = 2**18
 ENOUGH_ROWS = 64
 
 
@@ -37,7 +37,7 @@ def trace_of(records: Records, options: ReadOptions, format: str) -> RoutingTrac
     room = shape[0] * shape[1] * shape[2] * 8
     options.require_room(room, f"{shape[0]} tokens x {shape[1]} layers x {shape[2]} slots")
     columns = _settled_columns(_columns(records, at), at, options)
-    slots = {name: _filled(records, name, at, shape) for name in FILL if getattr(records.blocks[0], name) is not None}
+    slots = {name: _filled(records, name, at, shape) for name in records.slots}
     ids, num_experts, told = _settled_ids(slots.pop("ids"), names, records, options)
     told["format"] = format
     return RoutingTrace(
@@ -59,7 +59,7 @@ def _check_declared(records: Records, options: ReadOptions) -> None:
 
 
 def _width(records: Records) -> int:
-    return max(int(rows.ids.shape[1]) for rows in records.blocks)
+    return records.slots["ids"].width
 
 
 def _columns(records: Records, at: Places) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def _columns(records: Records, at: Places) -> dict[str, np.ndarray]:
     for name in ("phase", "token_id", "position", "document", "event"):
         if getattr(records.blocks[0], name) is None:
             continue
-        said = np.concatenate([getattr(rows, name) for rows in records.blocks])
+        said = records.taken(name)
         column = np.empty(len(at.positions), dtype=said.dtype)
         column[at.row] = said
         differs = column[at.row] != said
@@ -78,7 +78,7 @@ def _columns(records: Records, at: Places) -> dict[str, np.ndarray]:
             forwards.warn("forward passes are left out: layers of one token name different ones")
         else:
             row = int(np.argmax(differs))
-            record = int(np.concatenate([rows.record for rows in records.blocks])[row])
+            record = int(records.taken("record")[row])
             raise TraceError(
                 f"record {record} must have the {records.names[name]} of its token's other layers, got another"
             )
@@ -86,17 +86,25 @@ def _columns(records: Records, at: Places) -> dict[str, np.ndarray]:
 
 
 def _filled(records: Records, name: str, at: Places, shape: tuple[int, int, int]) -> np.ndarray:
-    """Return (tokens, layers, slots), and let the rows' own values go."""
-    kinds = {getattr(rows, name).dtype for rows in records.blocks}
-    array = np.full(shape, FILL[name], dtype=max(kinds, key=lambda kind: kind.itemsize))
-    start = 0
-    for rows in records.blocks:
-        values = getattr(rows, name)
-        stop = start + len(values)
-        array[at.row[start:stop], at.layer[start:stop], : values.shape[1]] = values
-        setattr(rows, name, None)
-        start = stop
+    """Return (tokens, layers, slots) of what the records hold, which then hold it no longer."""
+    values = records.slots[name].taken()
+    if values.shape == (shape[0] * shape[1], shape[2]) and _in_place(at, shape[1]):
+        return values.reshape(shape)
+    array = np.full(shape, FILL[name], dtype=values.dtype)
+    for start in range(0, len(values), BLOCK):
+        rows = slice(start, start + BLOCK)
+        array[at.row[rows], at.layer[rows], : values.shape[1]] = values[rows]
     return array
+
+
+def _in_place(at: Places, layers: int) -> bool:
+    """Whether the rows stand token by token, layer by layer."""
+    for start in range(0, len(at.row), BLOCK):
+        rows = slice(start, start + BLOCK)
+        place = at.row[rows].astype(np.int64) * layers + at.layer[rows]
+        if not np.array_equal(place, np.arange(start, start + len(place))):
+            return False
+    return True
 
 
 def _settled_ids(
@@ -123,7 +131,8 @@ def _settled_ids(
 
 def _ranges(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lowest and the highest id of each layer; -1 and -1 where it has none."""
-    bounds = [(layer[layer >= 0].min(initial=ids.max()), layer.max()) for layer in np.moveaxis(ids, 1, 0)]
+    largest = ids.max()
+    bounds = [(layer[layer >= 0].min(initial=largest), layer.max()) for layer in np.moveaxis(ids, 1, 0)]
     lowest, highest = (np.array(each, dtype=np.int64) for each in zip(*bounds, strict=True))
     return np.where(highest < 0, -1, lowest), highest
 
@@ -197,10 +206,7 @@ def _settled_columns(columns: dict[str, np.ndarray], at: Places, options: ReadOp
 def _by_passes(records: Records, options: ReadOptions, format: str) -> RoutingTrace:
     """Return the trace of records without token numbers: forward passes are told by the layers."""
     place, names = layer_numbers(records)
-    request, record = (
-        np.concatenate([getattr(rows, name) for rows in records.blocks]) for name in ("request", "record")
-    )
-    layer = place[np.concatenate([rows.layer for rows in records.blocks])]
+    request, record, layer = records.taken("request"), records.taken("record"), place[records.taken("layer")]
     order = np.argsort(request, kind="stable")
     request, record, layer = request[order], record[order], layer[order]
     begins = np.ones(len(layer), dtype=bool)
@@ -210,11 +216,7 @@ def _by_passes(records: Records, options: ReadOptions, format: str) -> RoutingTr
     restarts = np.append(True, request[first][1:] != request[first][:-1])
     at = Places(order.argsort(), np.zeros(len(order), dtype=np.int64), request, request)
     shape = (len(order), 1, _width(records))
-    slots = {
-        name: _filled(records, name, at, shape)
-        for name in ("ids", "weights")
-        if getattr(records.blocks[0], name) is not None
-    }
+    slots = {name: _filled(records, name, at, shape) for name in records.slots if name != "resident"}
     told: dict[str, Any] = {"model": records.declared["model"]} if "model" in records.declared else {}
     found = _settled_slots(slots.pop("ids"), slots, told)
     weights = found.get("expert_weights")
@@ -237,5 +239,5 @@ def _by_passes(records: Records, options: ReadOptions, format: str) -> RoutingTr
     )
     if records.blocks[0].phase is None or options.prompt_tokens is not None:
         return trace
-    spelled = np.concatenate([rows.phase for rows in records.blocks])[order][layer == 0]
+    spelled = records.taken("phase")[order][layer == 0]
     return replace(trace, phases=settled_phases(spelled[: trace.num_tokens]))
