@@ -425,6 +425,27 @@ def test_a_broken_line_is_named(written, refused, line):
     assert "line 402 must be a JSON record like the others" in refused(path, format="jsonl")
 
 
+@pytest.mark.parametrize("null", ["null\n", "\ufeffnull\n", " \t null \r", "\n\r\nnull,"])
+def test_a_null_in_a_line_of_its_own_is_named(written, refused, null):
+    # Whole megabytes of them: the parser of JSON may not find one where it begins to read
+    path = written([{"token": 0, "layer": 0, "experts": [1]}])
+    for text in (null, path.read_text() + null * 2**18):
+        path.write_text(text, newline="")
+        assert "null" in refused(path, "jsonl")
+
+
+def test_a_line_may_be_longer_than_what_is_parsed_at_a_time(written):
+    ids = random_ids(3000, 2, 4, num_experts=99)
+    records = [
+        {"layer": layer, "topk_experts": ids[rows, layer].tolist()}
+        for rows in (slice(0, 4), slice(4, 3000))
+        for layer in range(2)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generic_jsonl, "PARSED_BYTES", 2**12)
+        assert ids_of(read_trace(written(records))) == ids.tolist()
+
+
 def test_many_tokens_of_few_layers_each_are_refused_before_memory_is_taken(written, refused):
     records = [{"token": number, "layer": number, "experts": [0]} for number in range(2000)]
     assert "max_bytes" in refused(written(records), max_bytes=2**22)

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -102,12 +103,29 @@ def _arrow(block: bytes, schema: pa.Schema) -> pa.Table:
     block = block.removeprefix(BOM)
     if not block or block.isspace():
         return schema.empty_table()
-    if b"null" in block and NULL.search(block):
+    if _may_begin_with_null(block) and NULL.search(block):
         raise ValueError("null is no record")
-    one_line = block.find(b"\n", 0, PARSED_BYTES // 2) < 0
+    try:
+        return _read_json(block, schema, PARSED_BYTES)
+    except pa.ArrowInvalid as error:
+        if "straddl" not in str(error):
+            raise
+        return _read_json(block, schema, len(block) + 1)  # a line is longer than what is parsed at a time
+
+
+def _may_begin_with_null(block: bytes) -> bool:
+    """Whether a line may begin with null, which the parser does not survive where it begins to read."""
+    if b"null" not in block:
+        return False
+    flat = np.frombuffer(block, np.uint8)
+    begins = np.flatnonzero(flat[:-1] == ord("\n")) + 1
+    return b"\r" in block or block[:1] != b"{" or bool((flat[begins] != ord("{")).any())
+
+
+def _read_json(block: bytes, schema: pa.Schema, parsed_bytes: int) -> pa.Table:
     return pj.read_json(
         pa.BufferReader(block),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1 if one_line else PARSED_BYTES),
+        read_options=pj.ReadOptions(use_threads=False, block_size=parsed_bytes),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
 
