@@ -78,15 +78,15 @@ def _tables(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     with ThreadPoolExecutor(PARSERS) as parsers:
         pending: deque[Future[pa.Table]] = deque()
         for first, block in blocks_of_lines(path, BLOCK_BYTES):
-            pending.append(parsers.submit(_parsed, block, schema, first))
+            pending.append(parsers.submit(parsed, block, schema, first))
             if len(pending) > PARSERS:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
 
 
-def _parsed(block: bytes, schema: pa.Schema, first: int) -> pa.Table:
-    """Return the records of a block of lines.
+def parsed(block: bytes, schema: pa.Schema, first: int, unit: str = "line") -> pa.Table:
+    """Return the records of a block of lines, the first of which is the file's `first`.
 
     Raises:
         TraceError: A line is no record of these types; the message names it.
@@ -96,7 +96,8 @@ def _parsed(block: bytes, schema: pa.Schema, first: int) -> pa.Table:
     except (pa.ArrowException, ValueError):
         line, text, error = _first_bad(block, schema)
         found = " ".join(str(error).split()).removesuffix(" in row 0")
-        raise TraceError(f"line {first + line} must be a JSON record like the others, got {text!r}: {found}") from error
+        place = f"{unit} {first + line}"
+        raise TraceError(f"{place} must be a JSON record like the others, got {text!r}: {found}") from error
 
 
 def _arrow(block: bytes, schema: pa.Schema) -> pa.Table:

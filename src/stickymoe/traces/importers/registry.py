@@ -22,6 +22,7 @@ from stickymoe.traces.importers import (
     colibri,
     eplb,
     generic_csv,
+    generic_json,
     generic_jsonl,
     generic_parquet,
     hf_logits,
@@ -72,6 +73,7 @@ IMPORTERS: dict[str, Importer] = {
         llama_records,  # no magic number: any special binary format goes first
         # one line a format, special before general; the generic tables stay last
         generic_jsonl,
+        generic_json,
         generic_csv,
         generic_parquet,
     )
