@@ -100,3 +100,36 @@ def test_a_file_that_cannot_be_read_is_one_line_and_exit_code_2(words, said, tmp
     assert done.exit_code == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_convert_writes_what_its_suffix_or_to_says_and_it_reads_back(file, trace, tmp_path):
+    done = run("trace", "convert", file, tmp_path / "out.parquet")
+    assert done.exit_code == 0, done.output
+    assert RoutingTrace.load(tmp_path / "out.parquet") == trace
+    done = run("trace", "convert", file, tmp_path / "out.dat", "--to", "jsonl")
+    assert done.exit_code == 0, done.output
+    told = json.loads(run("trace", "info", tmp_path / "out.dat", "--json").stdout)
+    assert (told["tokens"], told["layers"], told["experts"]) == (3, 2, 4)
+
+
+def test_what_a_format_has_no_room_for_is_one_warning_a_line(file, tmp_path):
+    full = run("trace", "convert", file, tmp_path / "out.npz")
+    assert full.exit_code == 0, full.output
+    warned = [line for line in full.stderr.splitlines() if line.startswith("warning: ")]
+    assert warned
+    assert all("npz files do not keep" in line for line in warned)
+
+
+@pytest.mark.parametrize(
+    ("out", "words", "said"),
+    [
+        ("out.foo", [], "give --to, one of"),
+        ("out.npz", ["--to", "nzp"], "did you mean 'npz'?"),
+        ("out.csv", [], "cannot be written"),
+    ],
+)
+def test_a_format_that_cannot_be_written_leaves_nothing_behind(file, tmp_path, out, words, said):
+    done = run("trace", "convert", file, tmp_path / out, *words)
+    assert done.exit_code == 2
+    assert said in done.stderr.splitlines()[-1]
+    assert not (tmp_path / out).exists()

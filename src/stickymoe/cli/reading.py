@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +46,23 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _read(path: Path, format_: str | None, told: dict[str, Any], max_memory: int) -> RoutingTrace | UsageProfile:
     from stickymoe.traces import read_trace
 
-    return read_trace(path, format=format_, max_bytes=max_memory, **told)
+    with plain_warnings():
+        return read_trace(path, format=format_, max_bytes=max_memory, **told)
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print warnings that are meant for users as one line each on standard error, when the work is done."""
+    from stickymoe.core.errors import TraceWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", TraceWarning)
+        yield
+    for each in caught:
+        if issubclass(each.category, TraceWarning):
+            click.echo(f"warning: {' '.join(str(each.message).split())}", err=True)
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def require_trace(found: RoutingTrace | UsageProfile, what: str) -> RoutingTrace:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stickymoe.cli.reading import reading_options, require_trace
+from stickymoe.cli.reading import plain_warnings, reading_options, require_trace
 
 
 @click.group()
@@ -64,6 +64,34 @@ def head(file: Path, read: Callable[[], Any], tokens: int, layers: str | None) -
         found = found.select(layers=[name.strip() for name in layers.split(",")])
     for line in listed_tokens(found):
         click.echo(line)
+
+
+@trace.command()
+@reading_options
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--to", "to", metavar="FORMAT", help="Format of OUT; by its suffix if not given.")
+def convert(file: Path, read: Callable[[], Any], out: Path, to: str | None) -> None:
+    """Read FILE in any format and write OUT, for this tool or another.
+
+    OUT may be .parquet, which keeps everything, .npz, .jsonl, .csv (llama.cpp) or .txt (colibri). What a format has no
+    room for is named in a warning.
+
+    \b
+    Examples:
+      stickymoe trace convert qwen.route.csv qwen.parquet
+      stickymoe trace convert qwen.route.csv qwen.txt --to colibri
+    """
+    from stickymoe.cli.progress import progress_bars
+    from stickymoe.experiments.diagnosis.listing import export_format
+    from stickymoe.traces import write_trace_as
+
+    format_ = export_format(out, to)
+    with plain_warnings(), progress_bars() as report:
+        report("reading the trace", 0, None)
+        found = require_trace(read(), "another format")
+        report("writing the trace", 0, None)
+        write_trace_as(found, out, format_)
+    click.echo(f"{out}: {found.num_tokens:,} tokens, {found.num_layers} layers, as {format_}")
 
 
 def _worded(value: Any) -> str:

@@ -21,14 +21,16 @@ def test_the_parts_of_the_misses_and_the_hits_add_up_to_all_lookups():
 @pytest.mark.parametrize(
     ("shares", "name", "words"),
     [
-        (MissShares(0.01, 0.05, 0.2), "policy", "would avoid 77 %"),
+        (MissShares(0.01, 0.05, 0.2), "policy", "would avoid 77 % of LRU's misses (working set 19 %, first uses 4 %)"),
         (MissShares(0.01, 0.2, 0.05), "working set", "77 % of LRU's misses stay"),
         (MissShares(0.2, 0.05, 0.01), "first uses", "77 % of LRU's misses are first uses"),
+        (MissShares(0.1, 0.1, 0.05), "mixed", "first uses 40 %"),
+        (MissShares(0.1, 0.0, 0.1), "mixed", "policy 50 %"),
         (MissShares(0.01, 0.005, 0.004), "fits", "LRU misses 2 %"),
         (MissShares(0.0, 0.0, 0.0), "fits", "LRU misses 0 %"),
     ],
 )
-def test_the_verdict_names_the_largest_part(shares, name, words):
+def test_the_verdict_names_the_part_that_is_more_than_half(shares, name, words):
     verdict = verdict_of(shares, 8, "a layer")
     assert verdict.name == name
     assert words in verdict.sentence

@@ -30,7 +30,6 @@ def answers(found: Diagnosis) -> list[Answer]:
     rows: list[tuple[str, str, Callable[[Diagnosis], str]]] = [
         ("hit rate", "How good is the budget?", _budget),
         ("verdict", "Is it the policy or the working set?", lambda found: found.verdict.sentence),
-        ("misses", "What are the misses?", _misses),
         ("policy", "Which policy?", _policy),
         ("sizes", "Which budget for 50, 80, 90, 95 %?", _targets),
         ("knee", "Where is the knee?", _knee),
@@ -74,16 +73,6 @@ def _budget(found: Diagnosis) -> str:
     )
 
 
-def _misses(found: Diagnosis) -> str:
-    shares = found.shares
-    if not shares.misses:
-        return "none"
-    return (
-        f"of lookups {percent(shares.policy, 1)} LRU's own (Belady hits them), "
-        f"{percent(shares.working_set, 1)} working set, {percent(shares.first_use, 1)} first uses"
-    )
-
-
 def _policy(found: Diagnosis) -> str:
     best = best_online(found.policies)
     if best.gap_captured is None:
@@ -97,14 +86,14 @@ def _policy(found: Diagnosis) -> str:
 def _targets(found: Diagnosis) -> str:
     reached = [target for target in found.targets if target.slots is not None]
     parts = [
-        f"{percent(target.hit_rate)}: {target.slots:,}"
+        f"{percent(target.hit_rate)} {target.slots:,}"
         + ("" if target.total_bytes is None else f" ({size(target.total_bytes)})")
         for target in reached
     ]
     if len(reached) < len(found.targets):
         never = ", ".join(f"{100 * target.hit_rate:.0f}" for target in found.targets if target.slots is None)
-        parts.append(f"{never} %: never, the largest cache reaches {percent(found.curve('lru').hit_rates[-1], 1)}")
-    return "slots for LRU " + ", ".join(parts)
+        parts.append(f"{never} % never (at most {percent(found.curve('lru').hit_rates[-1], 1)})")
+    return "slots for LRU: " + ", ".join(parts)
 
 
 def _knee(found: Diagnosis) -> str:
@@ -131,11 +120,11 @@ def _layers(found: Diagnosis) -> str:
 
 
 def _phases(found: Diagnosis) -> str:
-    said = []
-    for each in found.phases:
-        bound = percent(each.belady, 1)
-        said.append(f"{each.phase} {percent(each.lru, 1)}, Belady {bound}, {each.misses_per_token:.1f} misses a token")
-    return "; ".join(said)
+    rates = ", ".join(
+        f"{each.phase} {percent(each.lru, 1)} (Belady {percent(each.belady, 1)})" for each in found.phases
+    )
+    misses = " and ".join(f"{each.misses_per_token:.1f}" for each in found.phases)
+    return f"{rates}; {misses} misses a token" if found.phases else ""
 
 
 def _start(found: Diagnosis) -> str:
@@ -143,8 +132,8 @@ def _start(found: Diagnosis) -> str:
     if warm is None:
         return ""
     return (
-        f"{percent(warm.cumulative, 1)} with the cold start, {percent(warm.steady, 1)} in the second half of a "
-        f"sequence; warm after {warm.warm_after} tokens"
+        f"{percent(warm.cumulative, 1)} cold start included, {percent(warm.steady, 1)} in second halves; "
+        f"warm after {warm.warm_after} tokens"
     )
 
 
@@ -163,7 +152,7 @@ def _remedies(found: Diagnosis) -> str:
             best[each.kind] = each
     paying = [each.kind for each in best.values() if each.pays]
     tried = ", ".join(f"{kind} {points(each.gain).removesuffix(' points')}" for kind, each in best.items())
-    return f"{' and '.join(paying) or 'nothing tried'} (points over LRU: {tried})" if best else ""
+    return f"{', '.join(paying) or 'nothing tried'} (points over LRU: {tried})" if best else ""
 
 
 def _time(found: Diagnosis) -> str:
@@ -173,8 +162,8 @@ def _time(found: Diagnosis) -> str:
     lru = timing.rows[0]
     gib = "" if timing.ms_saved_per_gib is None else f"; the next GiB saves {timing.ms_saved_per_gib:.1f} ms"
     return (
-        f"predicted {lru.ms_per_token:.1f} ms a token, {lru.overlapped_ms_per_token:.1f} with loads overlapped "
-        f"({lru.tokens_per_second:.2f} to {lru.overlapped_tokens_per_second:.2f} tokens a second){gib}"
+        f"predicted {lru.ms_per_token:.0f} ms a token ({lru.tokens_per_second:.2f} a second), loads overlapped "
+        f"{lru.overlapped_ms_per_token:.0f} ms{gib}"
     )
 
 
@@ -195,7 +184,7 @@ def _device(found: Diagnosis) -> str:
     if seen is None:
         return ""
     ahead = f", {percent(seen.prefetched, 1)} by prefetch" if seen.prefetched else ""
-    told = f"the device hit {percent(seen.hit_rate, 1)}{ahead}, LRU replayed alike {percent(seen.replayed, 1)}"
+    told = f"hit {percent(seen.hit_rate, 1)}{ahead}, LRU replayed alike {percent(seen.replayed, 1)}"
     if seen.decode_hit_rate is not None:
         told += f"; in decode {percent(seen.decode_hit_rate, 1)} and {percent(seen.decode_replayed, 1)}"
-    return told + (": they agree" if seen.agrees else ": another budget or policy")
+    return told + (": they agree" if seen.agrees else ": not this budget or policy")

@@ -50,7 +50,7 @@ def device_check(
     trace: RoutingTrace, budget: Budget, semantics: Semantics, unanswered: dict[str, str]
 ) -> DeviceCheck | None:
     """Return what the device saw, None with the reason in `unanswered` where the trace does not tell."""
-    question = "the device's own hit rate"
+    question = "the device's hits"
     if trace.resident is None:
         unanswered[question] = "the trace does not say what was resident"
         return None

@@ -1,12 +1,15 @@
-"""What `stickymoe trace info` and `head` print."""
+"""What `stickymoe trace` prints of a file, and the format it writes another in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stickymoe.core.errors import SettingError
+from stickymoe.core.settings import require_one_of
 from stickymoe.experiments.diagnosis.facts import facts_of
 from stickymoe.traces import DECODE, RoutingTrace, UsageProfile
 
@@ -65,6 +68,24 @@ def listed_tokens(trace: RoutingTrace) -> Iterator[str]:
                 words = [f"{word}:{weight:.4f}" for word, weight in zip(words, weights, strict=True)]
             experts = " ".join(words) or "-"
             yield f"{trace.sequence_ids[token]:>8}  {token:>5}  {phase:<7}  {label:>5}  {experts}"
+
+
+def export_format(path: Path, asked: str | None) -> str:
+    """Return the format to write: as asked for, else by the file's suffix.
+
+    Raises:
+        SettingError: No such format, or a suffix that says none.
+    """
+    from stickymoe.traces.exporters.registry import EXPORTERS
+
+    if asked is not None:
+        require_one_of("to", asked, EXPORTERS)
+        return asked
+    suffixes = {exporter.suffix: name for name, exporter in EXPORTERS.items()}
+    if path.suffix.lower() not in suffixes:
+        way_out = "give --to, one of " + ", ".join(sorted(EXPORTERS))
+        raise SettingError.broken("the suffix of OUT", "one of " + ", ".join(suffixes), path.name, way_out)
+    return suffixes[path.suffix.lower()]
 
 
 def _names(names: tuple[str, ...]) -> str:

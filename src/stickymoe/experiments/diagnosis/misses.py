@@ -55,24 +55,20 @@ def verdict_of(shares: MissShares, slots: int, where: str) -> Verdict:
     """
     total = shares.misses
     if total <= _FITS:
-        return Verdict("fits", f"{slots} slots {where} hold nearly all that is asked for: LRU misses {_p(total)}")
+        return Verdict("fits", f"{slots:,} slots {where} hold nearly all that is asked for: LRU misses {_p(total)}")
     parts = {"policy": shares.policy, "working set": shares.working_set, "first uses": shares.first_use}
-    name = max(parts, key=lambda key: parts[key])
-    share = parts[name] / total
-    if share <= 0.5:
-        ranked = sorted(parts.items(), key=lambda part: -part[1])
-        said = ", ".join(f"{label} {_p(part / total)}" for label, part in ranked)
-        return Verdict("mixed", f"No single failure in {slots} slots {where}; of LRU's misses: {said}")
-    return Verdict(name, _said(name, _p(share), f"{slots} slots {where}"))
-
-
-def _said(name: str, share: str, room: str) -> str:
-    return {
-        "policy": f"Policy failure: perfect foresight would avoid {share} of LRU's misses in the same {room}",
-        "working set": f"Working-set failure: {share} of LRU's misses stay under perfect foresight, what is in use "
-        f"does not fit in {room}",
-        "first uses": f"Cold-start misses: {share} of LRU's misses are first uses, which no cache avoids",
-    }[name]
+    ranked = sorted(parts, key=lambda part: -parts[part])
+    others = ", ".join(f"{part} {_p(parts[part] / total)}" for part in ranked)
+    name, share = ranked[0], _p(parts[ranked[0]] / total)
+    if parts[name] <= total / 2:
+        return Verdict("mixed", f"No single failure; of LRU's misses {others}")
+    rest = others.split(", ", 1)[1]
+    said = {
+        "policy": f"Policy failure: in the same slots foresight would avoid {share} of LRU's misses",
+        "working set": f"Working-set failure: {share} of LRU's misses stay under perfect foresight",
+        "first uses": f"Cold start: {share} of LRU's misses are first uses, which no cache avoids",
+    }
+    return Verdict(name, f"{said[name]} ({rest})")
 
 
 def gap_captured(hit_rate: float, lru: float, belady: float) -> float | None:

@@ -32,7 +32,7 @@ def phase_results(
 ) -> list[PhaseResult]:
     """Return both phases, or none with the reason in `unanswered`."""
     if facts.prefill_tokens is None:
-        unanswered["prefill against decode"] = "the trace does not say which tokens are prefill"
+        unanswered["prefill or decode"] = "the trace does not say which tokens are prefill"
         return []
     found = []
     for phase, tokens in (("prefill", facts.prefill_tokens), ("decode", facts.decode_tokens)):

@@ -28,7 +28,7 @@ class Remedy:
     """Something to try at the same budget.
 
     Args:
-        kind: `another policy`, `another split`, `one pool`, `pinning`, `prefetching` or `dropping`.
+        kind: `policy`, `split`, `pool`, `pinning`, `prefetching` or `dropping`.
         name: What it is.
         hit_rate: With it; for rules that drop experts, lookups spared count as hits.
         baseline: LRU on the same tokens.
@@ -68,10 +68,10 @@ def remedies_of(
     """Try what can be tried; the reason why something cannot goes into `unanswered`."""
     tries: dict[str, Try] = {
         "would another policy pay": lambda: _policy(results),
-        "would one pool or another split pay": lambda: _splits(trace, budget, semantics),
+        "would a pool or a split pay": lambda: _splits(trace, budget, semantics),
         "would pinning pay": lambda: _pinning(seen),
         "would prefetching pay": lambda: _prefetch(trace, budget, semantics),
-        "would dropping light experts pay": lambda: _dropping(trace, budget, semantics),
+        "would dropping pay": lambda: _dropping(trace, budget, semantics),
     }
     found: list[Remedy] = []
     for question, attempt in tries.items():
@@ -86,7 +86,7 @@ def _policy(results: list[PolicyResult]) -> Iterator[Remedy]:
     lru = next(each.hit_rate for each in results if each.policy == "lru")
     best = best_online(results)
     if best.policy != "lru":
-        yield Remedy("another policy", f"{best.label} instead of LRU", best.hit_rate, lru)
+        yield Remedy("policy", f"{best.label} instead of LRU", best.hit_rate, lru)
 
 
 def _splits(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iterator[Remedy]:
@@ -96,9 +96,9 @@ def _splits(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iterat
     report = allocate(trace, slots, **semantics.without("scope"))
     where = f"fitted on {report.semantics['fitted_on']}, judged on {report.semantics['judged_on']}"
     equal = report.hit_rate("equal")
-    yield Remedy("another split", "slots split by layer", report.hit_rate("split"), equal, where)
+    yield Remedy("split", "slots split by layer", report.hit_rate("split"), equal, where)
     judged = f"judged on {report.semantics['judged_on']}"
-    yield Remedy("one pool", "one pool for all layers", report.hit_rate("pool"), equal, judged)
+    yield Remedy("pool", "one pool for all layers", report.hit_rate("pool"), equal, judged)
 
 
 def _pinning(seen: SkewOrOrder) -> Iterator[Remedy]:

@@ -66,7 +66,7 @@ def stickiness_of(
         measured: LRU's hit rate at the budget, for comparison.
         unanswered: Gets the reason where nothing can be modelled.
     """
-    question = "what a router trained for locality would be worth"
+    question = "a sticky router"
     if (semantics.scope, semantics.accesses) != ("layer", "topk"):
         unanswered[question] = "modelled for one cache a layer and top-k accesses only"
         return None

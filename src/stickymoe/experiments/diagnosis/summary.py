@@ -19,7 +19,7 @@ def summary(found: Diagnosis) -> list[str]:
     pairs = [
         ("trace", trace_line(found.facts)),
         ("budget", asked(found.budget)),
-        ("counted", found.counted),
+        ("counted", found.counted.split(", ", 2)[2]),
         *((answer.word, answer.answer) for answer in answers(found)),
     ]
     pairs += [("caution", text) for text in cautions(found)]

@@ -68,7 +68,7 @@ def timing_of(
         larger: Slots and LRU's replay one step above the budget.
         unanswered: Gets the reason.
     """
-    question = "milliseconds and tokens per second"
+    question = "times"
     if calibration is None:
         unanswered[question] = "give --cost FILE; `stickymoe calibrate` makes it"
         return None

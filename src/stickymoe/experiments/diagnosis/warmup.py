@@ -52,7 +52,7 @@ def warm_up(trace: RoutingTrace, budget: Budget, semantics: Semantics, unanswere
     place = np.arange(trace.num_tokens) - np.repeat(starts[:-1], lengths)
     longest, typical = int(lengths.max()), int(np.median(lengths))
     if typical < 4:
-        unanswered["cold start against steady state"] = "half of the sequences are shorter than four tokens"
+        unanswered["cold start"] = "half of the sequences are shorter than four tokens"
         return None
     keywords = semantics.keywords(reset="sequence", prefill="token")
     half = np.repeat((lengths + 1) // 2, lengths)

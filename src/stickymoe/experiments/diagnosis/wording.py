@@ -17,7 +17,7 @@ def size(count: float | None) -> str:
     if count is None:
         return DASH
     for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
+        if abs(count) < 1000 or (unit == "bytes" and count < 1024):
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
         count /= 1024
     return f"{count:.3g} TiB"
