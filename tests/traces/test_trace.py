@@ -160,3 +160,24 @@ def test_traces_metrics_and_cache_start_without_torch_and_transformers():
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
         == "[]"
     )
+
+
+@pytest.mark.parametrize(
+    ("ids", "weights", "words"),
+    [
+        ([[[0, 1]]] * 4 + [[[2, 2]]], None, "got 2 twice at token 4, layer 0"),
+        ([[list(range(20))]] * 4 + [[[*range(19), 7]]], None, "got 7 twice at token 4, layer 0"),
+        ([[[0, -1]]] * 4 + [[[-1, 2]]], None, "an unassigned slot at token 4, layer 0"),
+        ([[[0, 1]]] * 5, [[[1, 0]]] * 4 + [[[1, np.inf]]], "got inf at token 4, layer 0, slot 1"),
+        ([[[0, 1]]] * 5, [[[1, 0]]] * 4 + [[[0, 1]]], "a heavier slot at token 4, layer 0"),
+    ],
+)
+@pytest.mark.parametrize("values", [1, 40])
+def test_a_rule_broken_far_into_a_trace_is_found_where_it_is_broken(monkeypatch, ids, weights, words, values):
+    from stickymoe.traces import checks
+
+    monkeypatch.setattr(checks, "CHECKED_VALUES", values)
+    weights = None if weights is None else np.array(weights, dtype=np.float32)
+    with pytest.raises(TraceError, match=words):
+        trace_of(ids, num_experts=32, expert_weights=weights)
+    assert trace_of([[[-1, -1]]] * 4 + [[[3, -1]]]).expert_ids[4].tolist() == [[3, -1]]

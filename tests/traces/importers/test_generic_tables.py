@@ -115,7 +115,7 @@ def test_appended_tables_of_one_expert_a_row_are_runs(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("token,layer,expert\n0,0,x\n", "expert must be a whole number"),
+        ("token,layer,expert\n0,0,1\n0,0,x\n", "expert must be a whole number, got 'x'"),
         ("token,layer,expert\n" + "0,0,1\n" * 300 + "0,0,x\n", "'x'"),
         ("token,layer,expert\n0,0\n", "token or layer and its experts"),
         ("token,layer,experts\n0,0,[]\n", "empty list"),

@@ -84,7 +84,8 @@ def layer_numbers(records: Records) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _natural(word: Any) -> list[tuple[int, Any]]:
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", str(word)) if part]
+    parts = [part for part in re.split("([0-9]+)", str(word)) if part]
+    return [(0, int(part)) if part[0] in "0123456789" else (1, part) for part in parts]
 
 
 def _run_starts(request: np.ndarray, token: np.ndarray, layer: np.ndarray) -> np.ndarray:

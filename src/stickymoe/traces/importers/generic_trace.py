@@ -148,7 +148,7 @@ def _unflattened(
 ) -> np.ndarray:
     """Return ids numbered in each layer, from ids numbered through all layers or through the MoE layers."""
     numberings = [np.arange(len(names))]
-    if all(name.isdigit() for name in names):
+    if all(name.isascii() and name.isdigit() for name in names):
         numberings.append(np.array([int(name) for name in names]))
     for layers in numberings:
         base = layers * num_experts

@@ -38,7 +38,9 @@ def typed(sample: list[dict[str, Any]]) -> dict[str, tuple[str, pa.DataType]]:
         if kind is not None:
             found[what] = (name, kind)
         elif what in ("layer", "token", "experts", "expert"):
-            raise TraceError(f"{name} must be {_RULES[what]}, got {str(values[name][0])[:40]!r}")
+            first = values[name][0]
+            odd = next((value for value in values[name] if type(value) is not type(first)), first)
+            raise TraceError(f"{name} must be {_RULES[what]}, got {str(odd)[:40]!r}")
     return found
 
 
