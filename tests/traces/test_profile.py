@@ -47,5 +47,6 @@ def test_a_broken_profile_is_refused(counts, names, rule):
 def test_a_trace_passes_where_order_is_needed_and_a_profile_is_refused_with_the_reason():
     trace = RoutingTrace.from_sequences([[[[0]], [[1]]]], num_experts=2)
     assert require_ordered(trace, "a replay") is trace
-    with pytest.raises(TraceError, match="a replay needs to know which expert came after which, and imatrix holds only counts"):
+    words = "a replay needs to know which expert came after which, and imatrix holds only counts"
+    with pytest.raises(TraceError, match=words):
         require_ordered(UsageProfile([[1, 2]], provenance={"format": "imatrix"}), "a replay")
