@@ -1,21 +1,23 @@
 """Expert caches on a trace: policies, replay, capacity curves. Runs without torch."""
 
-from stickymoe.cache.curve import PAPER_SEMANTICS, lru_hit_rates
-from stickymoe.cache.lru import LRU
-from stickymoe.cache.policy import CachePolicy
-from stickymoe.cache.registry import POLICIES, PolicyFactory
-from stickymoe.cache.replay import ReplayStats, replay, simulate
+from stickymoe.cache.curve import PAPER_SEMANTICS, hit_rate_curve
+from stickymoe.cache.objects import ReplayStats, replay
+from stickymoe.cache.policy import CachePolicy, CompiledPolicy
+from stickymoe.cache.registry import POLICIES, PolicyFactory, PolicyKind, make_policy
+from stickymoe.cache.replay import simulate
 from stickymoe.cache.report import CacheReport
 
 __all__ = [
-    "LRU",
     "PAPER_SEMANTICS",
     "POLICIES",
     "CachePolicy",
     "CacheReport",
+    "CompiledPolicy",
     "PolicyFactory",
+    "PolicyKind",
     "ReplayStats",
-    "lru_hit_rates",
+    "hit_rate_curve",
+    "make_policy",
     "replay",
     "simulate",
 ]

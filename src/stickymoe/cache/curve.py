@@ -1,43 +1,74 @@
-"""LRU hit rates at many capacities from one pass over the trace."""
+"""Hit rates at many capacities: LRU at all of them in one pass, other policies with what they share done once."""
 
-from collections.abc import Iterable
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.replay import simulate
+from stickymoe.cache.capacity import Layout, checked_capacity, layout_of, renumbered
+from stickymoe.cache.distance_kernel import add_distances, new_recency
+from stickymoe.cache.order import order_of
+from stickymoe.cache.pools import Piece
+from stickymoe.cache.profile import ProfileSource
+from stickymoe.cache.registry import PolicyFactory
 from stickymoe.cache.report import CacheReport
-from stickymoe.cache.settings import CacheSettings, slots
+from stickymoe.cache.settings import CacheSettings
+from stickymoe.cache.simulation import Simulation, make_report, replay_together
 from stickymoe.core.errors import SettingError
-from stickymoe.metrics.reuse import stack_distances
-from stickymoe.traces import RoutingTrace, streams
+from stickymoe.traces import RoutingTrace
 
-# The paper's cache hit rate: `lru_hit_rates(trace, [2], **PAPER_SEMANTICS)`.
-PAPER_SEMANTICS = {"scope": "layer", "accesses": "top1", "replay": "sequential", "reset": "sequence"}
+# The paper's cache hit rate: `hit_rate_curve(trace, "lru", [2], **PAPER_SEMANTICS)`.
+PAPER_SEMANTICS: dict[str, Any] = {
+    "scope": "layer",
+    "accesses": "top1",
+    "replay": "sequential",
+    "reset": "sequence",
+}
 
 
-def lru_hit_rates(
+def hit_rate_curve(
     trace: RoutingTrace,
-    capacities: Iterable[int],
+    policy: str | PolicyFactory,
+    capacities: Iterable[int | float],
     *,
-    scope: str = "layer",
+    in_bytes: bool = False,
+    scope: str | Sequence[int] = "layer",
     accesses: str = "topk",
     replay: str = "atomic",
+    prefill: str = "token",
+    count: str = "assignments",
     reset: str = "sequence",
+    admission: str = "always",
+    batch: int = 1,
+    profile: ProfileSource = None,
+    options: Mapping[str, float] | None = None,
+    expert_bytes: int | Sequence[int] | np.ndarray | None = None,
 ) -> list[CacheReport]:
-    """Count what LRU caches of several capacities would have found, as `simulate` would for each, in one pass.
+    """Count what caches of several capacities would have found, as `simulate` would for each.
 
-    A larger LRU cache holds all that a smaller one holds, so an expert's place among the recently used tells which
-    capacities hit. The time of a lookup grows with the largest capacity (or the number of experts, if that is less).
-    Only a cache smaller than one event breaks the rule, for its experts then drive each other out; such a capacity is
-    replayed on its own.
+    A larger LRU cache holds all that a smaller one holds, so that the number of experts used since an expert's last use
+    tells which capacities hit, and one pass tells them all. Two cases are replayed on their own: a cache smaller than
+    the largest event where that is never split (`admission="whole"`), and a pool of bytes that experts of different
+    size share. For other policies the trace is made ready, and the future found, once.
 
     Args:
-        trace: The routing.
-        capacities: Whole slots >= 1, in any order.
-        scope: See `simulate`, as for the others.
+        trace: The routing, whole.
+        policy: As for `simulate`, and so all that follows.
+        capacities: Slots or shares, in any order.
+        in_bytes: The capacities are `capacity_bytes`.
+        scope: See `simulate`; the capacities are what a split would say, so that it must be `layer` or `model`.
         accesses: Which experts of a token are looked up.
-        replay: Whether a token's experts are looked up together.
+        replay: Whether the experts of an event are looked up together.
+        prefill: What an event is.
+        count: How an expert wanted by several tokens of an event counts.
         reset: When the cache starts cold.
+        admission: Which misses are admitted.
+        batch: Sequences run side by side.
+        profile: What a static cache chooses by.
+        options: The policy's own settings.
+        expert_bytes: Bytes of one expert, or of one of each layer.
 
     Returns:
         One report a capacity, in the order given.
@@ -45,23 +76,88 @@ def lru_hit_rates(
     Raises:
         SettingError: A setting breaks its rule, or no capacity is given.
     """
-    wanted = [slots(capacity) for capacity in capacities]
+    settings = CacheSettings.checked(
+        policy,
+        scope=scope,
+        accesses=accesses,
+        replay=replay,
+        prefill=prefill,
+        count=count,
+        reset=reset,
+        admission=admission,
+        batch=batch,
+        options=options,
+    )
+    if settings.split is not None:
+        raise SettingError.broken("cache.scope", "layer or model, for a curve", settings.split)
+    declared, trace = trace.num_experts, renumbered(trace)
+    layout = layout_of(trace, expert_bytes, declared)
+    wanted = list(capacities)
     if not wanted:
-        raise SettingError.broken("cache.capacities", "at least one number of slots", wanted)
-    settings = [CacheSettings.checked("lru", size, scope, accesses, replay, reset, "assignments") for size in wanted]
-    event_size = trace.top_k if (accesses, replay) == ("topk", "atomic") else 1
-    sizes = np.unique([size for size in wanted if size >= event_size] or [event_size])
-    hits = np.zeros((trace.num_layers, sizes.size + 1), dtype=np.int64)
-    for stream in streams(trace, scope=scope, accesses=accesses, replay=replay, reset=reset):
-        places = np.array(stack_distances(stream.events, limit=int(sizes[-1])), dtype=np.int64)
-        layers = np.repeat(stream.layers, [len(event) for event in stream.events])
-        # The smallest capacity that hits is the first above the place; a first use hits none.
-        smallest = np.where(places < 0, sizes.size, np.searchsorted(sizes, places, side="right"))
-        np.add.at(hits, (layers, smallest), 1)
-    hits = np.cumsum(hits[:, :-1], axis=1)
-    return [
-        each.report(trace, hits[:, np.searchsorted(sizes, each.capacity)])
-        if each.capacity >= event_size
-        else simulate(trace, "lru", each.capacity, scope=scope, accesses=accesses, replay=replay, reset=reset)
-        for each in settings
+        raise SettingError.broken("cache.capacities", "at least one capacity", wanted)
+    simulations = [
+        Simulation(
+            settings,
+            checked_capacity(None if in_bytes else size, size if in_bytes else None, settings, layout),
+            layout,
+            trace,
+            profile,
+        )
+        for size in wanted
     ]
+    alone = simulations if settings.policy != "lru" else _count_lru(simulations, trace, settings, layout)
+    if alone:
+        replay_together(alone, trace)
+    return [make_report(each, each.counts) for each in simulations]
+
+
+def _count_lru(
+    simulations: list[Simulation], trace: RoutingTrace, settings: CacheSettings, layout: Layout
+) -> list[Simulation]:
+    """Fill in the counts that one pass over reuse distances tells, and return the simulations that it does not."""
+    by_slots = [each for each in simulations if each.capacity.slots is not None]
+    if not by_slots or settings.factory is not None:
+        return simulations
+    piece = Piece.of(trace, order_of(trace, settings), settings, False)
+    small: set[int] = set()
+    for number in simulations[0].pools:
+        layers = slice(None) if settings.pooled else slice(number, number + 1)
+        slots = [each.capacity.budgets[number] for each in by_slots]
+        counts, largest = _count_pool(piece, slots, layers, layout, settings)
+        for place, each in enumerate(by_slots):
+            each.counts[:, layers] = counts[place]
+        if settings.admits == "whole":
+            small |= {place for place, size in enumerate(slots) if size < largest}
+    told = [each for place, each in enumerate(by_slots) if place not in small]
+    return [each for each in simulations if not any(each is other for other in told)]
+
+
+def _count_pool(
+    piece: Piece, slots: list[int], layers: slice, layout: Layout, settings: CacheSettings
+) -> tuple[np.ndarray, int]:
+    """Return the counts (capacity, kind, layer, phase) of one pool, and the size of its largest event."""
+    count = piece.ids[:0, layers].shape[1]
+    blocks = count * layout.experts
+    sizes = np.unique(np.minimum(slots, blocks))
+    # the smallest capacity that hits is the first above the distance
+    place_of = np.searchsorted(sizes, np.arange(blocks), side="right").astype(np.int64)
+    lookups, loads = (np.zeros((count, 2, sizes.size + 2), dtype=np.int64) for _ in range(2))
+    recency, largest = new_recency(blocks), 1
+    for requests in piece.chunks(layers, 0, piece.order.groups.size - 1):
+        event = add_distances(
+            recency,
+            requests,
+            layout.experts,
+            settings.sequential,
+            settings.count == "unique",
+            place_of,
+            lookups,
+            loads,
+        )
+        largest = max(largest, int(event))
+    at = np.searchsorted(sizes, np.minimum(slots, blocks))
+    hits, kept = np.cumsum(lookups, axis=2)[..., at], np.cumsum(loads, axis=2)[..., at]
+    misses = lookups.sum(axis=2)[..., None] - hits
+    compulsory = np.broadcast_to(lookups[..., -1:], hits.shape)
+    counts = np.stack([hits, misses, compulsory, loads.sum(axis=2)[..., None] - kept])
+    return np.moveaxis(counts, 3, 0), largest

@@ -1,116 +1,92 @@
-"""Drive a policy through a trace and count: what a cache of a given size would have found."""
+"""`simulate`: what a cache of a given size would have found on a trace."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from stickymoe.cache.policy import CachePolicy
-from stickymoe.cache.registry import POLICIES, PolicyFactory
+from stickymoe.cache.capacity import checked_capacity, layout_of, renumbered
+from stickymoe.cache.pieces import simulate_pieces
+from stickymoe.cache.profile import ProfileSource
+from stickymoe.cache.registry import PolicyFactory
 from stickymoe.cache.report import CacheReport
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.core.errors import SettingError
-from stickymoe.traces import RoutingTrace, streams
-
-
-class ReplayStats(NamedTuple):
-    """Lookups that found their expert resident, and lookups that did not."""
-
-    hits: int
-    misses: int
-
-
-def replay(
-    events: Iterable[Sequence[int]], policy: CachePolicy, capacity: int, *, count: str = "assignments"
-) -> ReplayStats:
-    """Replay one stream of events from a cold start.
-
-        replay([[0], [1], [0], [2], [1], [0]], LRU(), capacity=2)      # ReplayStats(hits=1, misses=5)
-
-    All experts of an event are looked up against the state at its start; then the misses are admitted in request order,
-    each for one victim once the cache is full. Experts of the running event are victims only when nothing else is left.
-
-    Args:
-        events: Experts asked for, in request order.
-        policy: A policy that has seen nothing yet.
-        capacity: Slots, >= 1.
-        count: `assignments`: every request is a lookup; `unique`: an expert asked for twice in one event is one lookup.
-    """
-    listed = [list(event) for event in events]
-    hits = sum(hits_of_events(listed, policy, capacity, count))
-    lookups = sum(len(set(event)) if count == "unique" else len(event) for event in listed)
-    return ReplayStats(hits, lookups - hits)
-
-
-def hits_of_events(events: list[list[int]], policy: CachePolicy, capacity: int, count: str) -> list[int]:
-    """Replay one stream and return the hits of each event; see `replay`."""
-    policy.foresee(events)
-    resident: set[int] = set()
-    touch, hits = policy.touch, []
-    for event in events:
-        requests = dict.fromkeys(event) if count == "unique" else event
-        found = 0
-        for expert in requests:
-            if expert in resident:
-                found += 1
-        hits.append(found)
-        for expert in event:
-            touch(expert)
-        if found < len(requests):
-            _admit(event, policy, capacity, resident)
-    return hits
-
-
-def _admit(event: list[int], policy: CachePolicy, capacity: int, resident: set[int]) -> None:
-    waiting = [expert for expert in dict.fromkeys(event) if expert not in resident]
-    running = set(event)
-    for number, expert in enumerate(waiting):
-        if len(resident) >= capacity:
-            # The policy knows the whole event already; what has no slot yet, this expert included, cannot give one up.
-            spare = not resident <= running
-            pinned = running if spare else set(waiting[number:])
-            victim = policy.evict(pinned)
-            if victim not in resident or victim in pinned:
-                rule = "one that evicts a resident expert outside the pinned ones"
-                raise SettingError.broken("cache.policy", rule, victim, f"mend {type(policy).__name__}.evict")
-            resident.remove(victim)
-        resident.add(expert)
+from stickymoe.cache.simulation import Simulation, replay_together
+from stickymoe.traces import RoutingTrace
 
 
 def simulate(
-    trace: RoutingTrace,
+    trace: RoutingTrace | Iterable[RoutingTrace],
     policy: str | PolicyFactory = "lru",
     capacity: int | float | None = None,
     *,
-    scope: str = "layer",
+    capacity_bytes: int | None = None,
+    scope: str | Sequence[int] = "layer",
     accesses: str = "topk",
     replay: str = "atomic",
-    reset: str = "sequence",
+    prefill: str = "token",
     count: str = "assignments",
+    reset: str = "sequence",
+    admission: str = "always",
+    batch: int = 1,
+    profile: ProfileSource = None,
+    options: Mapping[str, float] | None = None,
+    expert_bytes: int | Sequence[int] | np.ndarray | None = None,
 ) -> CacheReport:
     """Count what a cache would have found on a trace.
 
+        simulate(trace, "lru", 32).hit_rate
+        simulate(trace, "belady", capacity_bytes=3 * 2**30, scope="model", prefill="pass")
+
     Args:
-        trace: The routing.
-        policy: A name of `POLICIES`, or a function from the capacity to a fresh policy.
-        capacity: Whole slots >= 1: a layer's, or the model's if that is the scope. May exceed the number of experts.
-        scope: `layer`: one cache a layer; `model`: one pool, a slot holding one expert of one layer.
+        trace: The routing; or its pieces, one after the other, for a trace larger than memory (online policies only).
+        policy: A name of `POLICIES`, or a function from the slots to a fresh `CachePolicy`.
+        capacity: Whole slots, or a share of the experts in (0, 1]: a layer's, or the model's if that is the scope. 0
+            keeps nothing, so that every lookup misses; more slots than experts keep everything.
+        capacity_bytes: Bytes for the whole model in place of `capacity`; shared out evenly where each layer has its own
+            cache. Experts of different size share a pool to the byte.
+        scope: `layer`: one cache a layer; `model`: one pool, a slot holding one expert of one layer; or the slots of
+            each layer, in place of a capacity.
         accesses: `topk`: all experts of a token are looked up; `top1`: the one of slot 0.
-        replay: `atomic`: a token's experts at a layer are looked up together, then admitted; `sequential`: one by one.
+        replay: `atomic`: the experts of an event are looked up together, then the misses are admitted in request order,
+            and experts of the running event leave only when nothing else is left; `sequential`: one by one.
+        prefill: `token`: an event is one token at a layer; `pass`: the tokens of one forward pass, their experts
+            united in the order of their first use.
+        count: `assignments`: an expert wanted by several tokens of one event is looked up by each; `unique`: once.
         reset: `sequence`: cold at each sequence; `never`: one cache through the whole trace.
-        count: `assignments` or `unique`: how an expert asked for twice in one event counts. Alike while an event is one
-            token, whose experts are distinct.
+        admission: `always`: a miss gets a slot. `whole`: the running event is never split, so that a pool may hold more
+            than its capacity until the next event comes. `bypass`: a miss may itself be the one that leaves.
+        batch: Sequences run side by side: an event unites the n-th event of each; the next ones start when all ended.
+        profile: For `static`: a trace or usage profile to choose by, or the share of this trace's first tokens, which
+            all miss; hindsight over the whole trace if not given.
+        options: The policy's own settings; see `POLICIES`.
+        expert_bytes: Bytes of one expert, or of one of each layer, where the trace does not say or says wrongly.
 
     Returns:
-        Hits and misses per layer with their semantics. First uses are misses.
+        Hits and misses per layer and phase with their semantics. First uses are misses.
 
     Raises:
         SettingError: A setting breaks its rule.
+        TraceError: The pieces do not belong together.
     """
-    settings = CacheSettings.checked(policy, capacity, scope, accesses, replay, reset, count)
-    factory = POLICIES[policy] if isinstance(policy, str) else policy
-    hits = np.zeros(trace.num_layers, dtype=np.int64)
-    for stream in streams(trace, scope=scope, accesses=accesses, replay=replay, reset=reset):
-        found = hits_of_events(stream.events, factory(settings.capacity), settings.capacity, count)
-        np.add.at(hits, stream.layers, found)
-    return settings.report(trace, hits)
+    settings = CacheSettings.checked(
+        policy,
+        scope=scope,
+        accesses=accesses,
+        replay=replay,
+        prefill=prefill,
+        count=count,
+        reset=reset,
+        admission=admission,
+        batch=batch,
+        options=options,
+    )
+    if not isinstance(trace, RoutingTrace):
+        return simulate_pieces(trace, settings, capacity, capacity_bytes, profile, expert_bytes)
+    declared, trace = trace.num_experts, renumbered(trace)
+    layout = layout_of(trace, expert_bytes, declared)
+    budget = checked_capacity(capacity, capacity_bytes, settings, layout)
+    simulation = Simulation(settings, budget, layout, trace, profile)
+    replay_together([simulation], trace)
+    return simulation.report()

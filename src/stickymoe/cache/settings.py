@@ -1,82 +1,123 @@
-"""The settings of a replay, checked, and the report they label."""
+"""The settings of a replay, each checked in one place and told by every report."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
 
-from stickymoe.cache.registry import POLICIES
-from stickymoe.cache.report import CacheReport
+from stickymoe.cache.registry import POLICIES, PolicyKind
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_one_of
-from stickymoe.traces import RoutingTrace
-from stickymoe.traces.checks import UNASSIGNED
 from stickymoe.traces.streams import ACCESSES, REPLAYS, RESETS, SCOPES
 
+PREFILLS = ("token", "pass")
 COUNTS = ("assignments", "unique")
+ADMISSIONS = ("always", "whole", "bypass")
 
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """How a replay counts; every report carries it."""
+    """How a replay counts. `split`: the slots of each layer, where the user gave them in place of a scope."""
 
     policy: str
-    capacity: int
-    scope: str
-    accesses: str
-    replay: str
-    reset: str
-    count: str
+    scope: str = "layer"
+    accesses: str = "topk"
+    replay: str = "atomic"
+    prefill: str = "token"
+    count: str = "assignments"
+    reset: str = "sequence"
+    admission: str = "always"
+    batch: int = 1
+    split: tuple[int, ...] | None = None
+    options: Mapping[str, float] | None = None
+    factory: Callable[[int], Any] | None = None
 
     @classmethod
-    def checked(
-        cls,
-        policy: str | Callable[[int], Any],
-        capacity: object,
-        scope: str,
-        accesses: str,
-        replay: str,
-        reset: str,
-        count: str,
-    ) -> "CacheSettings":
-        """Check every setting.
+    def checked(cls, policy: Any, **given: Any) -> CacheSettings:
+        """Check every setting that stands on its own.
 
         Raises:
             SettingError: The first broken rule, named `cache.<setting>`.
         """
+        factory = None
         if isinstance(policy, str):
             require_one_of("cache.policy", policy, POLICIES)
-        require_one_of("cache.scope", scope, SCOPES)
-        require_one_of("cache.accesses", accesses, ACCESSES)
-        require_one_of("cache.replay", replay, REPLAYS)
-        require_one_of("cache.reset", reset, RESETS)
-        require_one_of("cache.count", count, COUNTS)
-        name = policy if isinstance(policy, str) else getattr(policy, "__name__", type(policy).__name__)
-        return cls(name, slots(capacity), scope, accesses, replay, reset, count)
+        elif callable(policy):
+            factory, policy = policy, getattr(policy, "__name__", type(policy).__name__)
+        else:
+            raise SettingError.broken("cache.policy", "a name or a function from slots to a policy", policy)
+        if not isinstance(given["scope"], str):
+            given |= {"scope": "split", "split": _split(given["scope"])}
+        else:
+            require_one_of("cache.scope", given["scope"], SCOPES)
+        allowed = {
+            "accesses": ACCESSES,
+            "replay": REPLAYS,
+            "prefill": PREFILLS,
+            "count": COUNTS,
+            "reset": RESETS,
+            "admission": ADMISSIONS,
+        }
+        for name, words in allowed.items():
+            if not isinstance(given[name], str):
+                raise SettingError.broken(f"cache.{name}", "one of " + ", ".join(sorted(words)), given[name])
+            require_one_of(f"cache.{name}", given[name], words)
+        batch = given["batch"]
+        if isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1:
+            raise SettingError.broken("cache.batch", "a whole number of sequences >= 1", batch)
+        settings = cls(policy, factory=factory, **given | {"batch": int(batch)})
+        settings._check_together()
+        return settings
 
-    def report(self, trace: RoutingTrace, hits: Int[np.ndarray, " layers"]) -> CacheReport:
-        """Complete the hits of each layer to a report."""
-        ids = trace.expert_ids[:, :, :1] if self.accesses == "top1" else trace.expert_ids
-        lookups = np.count_nonzero(ids != UNASSIGNED, axis=(0, 2))
-        semantics = asdict(self) | {"prefill": "token", "top_k": trace.top_k}
-        return CacheReport(hits, lookups - hits, self._first_uses(trace, ids), semantics)
+    def _check_together(self) -> None:
+        if self.factory is not None:
+            if self.options:
+                raise SettingError.broken("cache.options", "left out for a policy of your own", self.options)
+            return
+        own = self.kind.admission
+        if own is not None and self.admission != "always":
+            rule = f"left out for {self.policy}, which settles it itself"
+            raise SettingError.broken("cache.admission", rule, self.admission)
+        if self.admission == "bypass" and self.policy in ("slru", "arc", "sieve"):
+            rule = f"always or whole for {self.policy}, which does not rank a newcomer among the others"
+            raise SettingError.broken("cache.admission", rule, self.admission)
 
-    def _first_uses(self, trace: RoutingTrace, ids: np.ndarray) -> Int[np.ndarray, " layers"]:
-        starts = np.zeros(trace.num_tokens, dtype=np.int64)
-        if self.reset == "sequence":
-            starts[trace.sequence_starts()[1:-1]] = 1
-        start_of_row = np.cumsum(starts)[:, None]
-        uses = np.empty(trace.num_layers, dtype=np.int64)
-        for layer in range(trace.num_layers):
-            keys = start_of_row * trace.num_experts + ids[:, layer]
-            uses[layer] = np.unique(keys[ids[:, layer] != UNASSIGNED]).size
-        return uses
+    @property
+    def kind(self) -> PolicyKind:
+        """The policy as the registry knows it."""
+        return POLICIES[self.policy]
+
+    @property
+    def admits(self) -> str:
+        """Which misses are admitted: `always`, `whole`, `bypass` or `never`."""
+        return self.admission if self.factory is not None else self.kind.admission or self.admission
+
+    @property
+    def pooled(self) -> bool:
+        """Whether all layers share one pool."""
+        return self.scope == "model"
+
+    @property
+    def sequential(self) -> bool:
+        """Whether each expert is an event of its own."""
+        return self.replay == "sequential"
+
+    def told(self) -> dict[str, Any]:
+        """Return the settings as a report tells them."""
+        names = ("policy", "scope", "accesses", "replay", "prefill", "count", "reset", "batch")
+        return {name: getattr(self, name) for name in names} | {"admission": self.admits}
 
 
-def slots(capacity: object) -> int:
-    """Return a capacity in whole slots, >= 1."""
-    if isinstance(capacity, bool) or not isinstance(capacity, int | np.integer) or capacity < 1:
-        raise SettingError.broken("cache.capacity", "a whole number of slots >= 1", capacity)
-    return int(capacity)
+def _split(given: Any) -> tuple[int, ...]:
+    rule = "layer, model, or whole slots >= 0 for each layer"
+    try:
+        slots = list(given)
+    except TypeError:
+        raise SettingError.broken("cache.scope", rule, given) from None
+    for number in slots:
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < 0:
+            raise SettingError.broken("cache.scope", rule, number)
+    return tuple(int(number) for number in slots)

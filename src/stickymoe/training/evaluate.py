@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stickymoe.cache import PAPER_SEMANTICS, CacheReport, lru_hit_rates
+from stickymoe.cache import PAPER_SEMANTICS, CacheReport, hit_rate_curve
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
 from stickymoe.data import TokenChunks, collate_chunks
@@ -155,5 +155,5 @@ def _trace(sums: _Sums, chunks: TokenChunks, num_experts: int, provenance: dict[
 
 def _cache_reports(trace: RoutingTrace, capacities: Sequence[int] | None) -> tuple[CacheReport, ...]:
     sizes = default_capacities(trace.top_k, trace.num_experts) if capacities is None else list(capacities)
-    papers = lru_hit_rates(trace, [PAPER_CAPACITY], **PAPER_SEMANTICS)
-    return (*papers, *(lru_hit_rates(trace, sizes) if sizes else ()))
+    papers = hit_rate_curve(trace, "lru", [PAPER_CAPACITY], **PAPER_SEMANTICS)
+    return (*papers, *(hit_rate_curve(trace, "lru", sizes) if sizes else ()))

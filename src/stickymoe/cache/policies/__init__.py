@@ -1,0 +1,1 @@
+"""The policies, one a file: arrays for a state and a compiled function for each rule of `rules_kernel`."""

@@ -1,0 +1,132 @@
+"""Blocks by priority: the lowest leaves; among equals, the one whose last use is oldest.
+
+For the policies whose order of blocks changes only where a block is touched. Uses are many and victims few, so a use
+takes constant time and the search is left to the victim: blocks stand in groups of 64, and each group remembers who is
+its lowest until that one is touched or leaves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stickymoe.core.compiled import inlined
+
+SIZE, CLOCK = 0, 1
+SHIFT = 6
+UNKNOWN = -1
+
+
+class Ranking(NamedTuple):
+    """The held blocks at the places 0 to size - 1, in no order.
+
+    `priority`, `last_use` and `block` go by place, `place` by block (-1: not held), `lowest` by group.
+    """
+
+    priority: np.ndarray
+    last_use: np.ndarray
+    block: np.ndarray
+    place: np.ndarray
+    lowest: np.ndarray
+    scalars: np.ndarray
+
+
+def new_ranking(blocks: int) -> Ranking:
+    """Return an empty ranking."""
+    return Ranking(
+        priority=np.zeros(blocks),
+        last_use=np.zeros(blocks, dtype=np.int64),
+        block=np.zeros(blocks, dtype=np.int64),
+        place=np.full(blocks, -1, dtype=np.int64),
+        lowest=np.full((blocks >> SHIFT) + 1, UNKNOWN, dtype=np.int64),
+        scalars=np.zeros(2, dtype=np.int64),
+    )
+
+
+@inlined
+def clear_ranking(ranking: Ranking) -> None:
+    """Empty the ranking; its clock goes on."""
+    ranking.place[:] = -1
+    ranking.lowest[:] = UNKNOWN
+    ranking.scalars[SIZE] = 0
+
+
+@inlined
+def rank(ranking: Ranking, block: int, priority: float) -> None:
+    """Give `block` a priority and the latest use; it joins if it is not there."""
+    place = ranking.place[block]
+    ranking.scalars[CLOCK] += 1
+    joins = place < 0
+    if joins:
+        place = ranking.scalars[SIZE]
+        ranking.scalars[SIZE] = place + 1
+        ranking.place[block] = place
+        ranking.block[place] = block
+    group = place >> SHIFT
+    lowest = ranking.lowest[group]
+    if lowest == place:
+        if priority > ranking.priority[place] or priority == ranking.priority[place]:
+            ranking.lowest[group] = UNKNOWN
+    elif lowest != UNKNOWN:
+        # its use is the latest, so that only a lower priority makes it the lowest
+        if priority < ranking.priority[lowest]:
+            ranking.lowest[group] = place
+    elif joins and place == group << SHIFT:
+        ranking.lowest[group] = place
+    ranking.priority[place] = priority
+    ranking.last_use[place] = ranking.scalars[CLOCK]
+
+
+@inlined
+def lowest(ranking: Ranking, pinned: np.ndarray) -> int:
+    """Return the block of lowest priority that is not pinned, or -1."""
+    size = ranking.scalars[SIZE]
+    best = -1
+    group = 0
+    while group << SHIFT < size:
+        start, stop = group << SHIFT, min((group + 1) << SHIFT, size)
+        first = ranking.lowest[group]
+        if first == UNKNOWN:
+            first = start
+            for place in range(start + 1, stop):
+                if _before(ranking, place, first):
+                    first = place
+            ranking.lowest[group] = first
+        group += 1
+        if best >= 0 and not _before(ranking, first, best):
+            continue
+        if not pinned[ranking.block[first]]:
+            best = first
+            continue
+        for place in range(start, stop):
+            if not pinned[ranking.block[place]] and (best < 0 or _before(ranking, place, best)):
+                best = place
+    return -1 if best < 0 else ranking.block[best]
+
+
+@inlined
+def drop(ranking: Ranking, block: int) -> None:
+    """Take `block` out of the ranking; the last one moves to its place."""
+    place, last = ranking.place[block], ranking.scalars[SIZE] - 1
+    ranking.scalars[SIZE] = last
+    ranking.place[block] = -1
+    for gone in (place, last):
+        if ranking.lowest[gone >> SHIFT] == gone:
+            ranking.lowest[gone >> SHIFT] = UNKNOWN
+    if place == last:
+        return
+    moved = ranking.block[last]
+    ranking.block[place] = moved
+    ranking.place[moved] = place
+    ranking.priority[place] = ranking.priority[last]
+    ranking.last_use[place] = ranking.last_use[last]
+    first = ranking.lowest[place >> SHIFT]
+    if first != UNKNOWN and _before(ranking, place, first):
+        ranking.lowest[place >> SHIFT] = place
+
+
+@inlined
+def _before(ranking: Ranking, left: int, right: int) -> bool:
+    first, second = ranking.priority[left], ranking.priority[right]
+    return bool(first < second or (first == second and ranking.last_use[left] < ranking.last_use[right]))

@@ -1,0 +1,191 @@
+"""Replay of one pool in machine code: look up, touch, admit, evict, count. `replay.py` says what it means.
+
+The rules of the policy are bound to the class of its state, so that this loop is compiled once for each policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stickymoe.cache.policies.rules_kernel import clear, forget, open_event, open_sequence, touch, victim
+from stickymoe.core.compiled import borrowed, compiled, inlined
+
+# What happens at the head of an event group: nothing, a new sequence in a warm cache, a cold start.
+SAME, SEQUENCE, COLD = 0, 1, 2
+# Which misses are admitted; see `replay.ADMISSIONS`.
+ALWAYS, WHOLE, BYPASS, NEVER = 0, 1, 2, 3
+# The first axis of the counts.
+HITS, MISSES, COMPULSORY, LOADS = 0, 1, 2, 3
+
+
+class Pool(NamedTuple):
+    """Slots and who is in them; one value a block, `used` and `residents` in `totals`.
+
+    `size` is what a block takes of the budget, `preloaded` whether it is there from each cold start on.
+    """
+
+    resident: np.ndarray
+    pinned: np.ndarray
+    seen: np.ndarray
+    unpinned: np.ndarray
+    size: np.ndarray
+    preloaded: np.ndarray
+    last_in_event: np.ndarray
+    totals: np.ndarray
+
+
+class Requests(NamedTuple):
+    """A piece of what is asked of a pool: ids (rows, layers, slots), -1 where empty, and what goes with each row.
+
+    `groups` bounds the rows that are one event at each layer, `heads` says what happens at its start.
+    """
+
+    ids: np.ndarray
+    weights: np.ndarray
+    phases: np.ndarray
+    groups: np.ndarray
+    heads: np.ndarray
+
+
+USED, RESIDENTS, BUDGET = 0, 1, 2
+
+
+def new_pool(sizes: np.ndarray, budget: int) -> Pool:
+    """Return an empty pool for blocks of these sizes."""
+    blocks = sizes.size
+    flags = np.zeros((5, blocks), dtype=np.uint8)
+    totals = np.array([0, 0, budget], dtype=np.int64)
+    last = np.zeros(blocks, dtype=np.int64)
+    return Pool(flags[0], flags[1], flags[2], flags[3], sizes.astype(np.int64), flags[4], last, totals)
+
+
+def pin(pool: Pool, chosen: np.ndarray) -> None:
+    """Put these blocks, and no others, into an empty pool and keep them over cold starts."""
+    pool.resident[:] = chosen
+    pool.preloaded[:] = chosen
+    pool.totals[USED] = int(pool.size[chosen].sum())
+    pool.totals[RESIDENTS] = int(chosen.sum())
+
+
+@inlined
+def start_cold(state: Any, pool: Pool) -> None:
+    """Empty the pool but for what is preloaded."""
+    clear(state)
+    pool.seen[:] = 0
+    pool.totals[USED] = 0
+    pool.totals[RESIDENTS] = 0
+    for block in range(pool.size.size):
+        pool.resident[block] = pool.preloaded[block]
+        if pool.preloaded[block]:
+            touch(state, block, 0.0)
+            pool.totals[USED] += pool.size[block]
+            pool.totals[RESIDENTS] += 1
+
+
+@compiled
+def replay_requests(
+    state: Any,
+    pool: Pool,
+    requests: Requests,
+    experts: int,
+    sequential: bool,
+    unique: bool,
+    admission: int,
+    counts: np.ndarray,
+) -> None:
+    """Replay a piece and add to `counts` (kind, layer, phase).
+
+    An event is a group at a layer or, where `sequential`, each of its requests in turn.
+    """
+    state, pool, requests = borrowed(state), borrowed(pool), borrowed(requests)
+    ids, groups = requests.ids, requests.groups
+    layers, slots = ids.shape[1], ids.shape[2]
+    room = np.int64(1)
+    for group in range(groups.size - 1):
+        room = max(room, groups[group + 1] - groups[group])
+    asked, rows = np.empty(room * slots, dtype=np.int64), np.empty(room * slots, dtype=np.int64)
+    event, waiting = np.empty(room * slots, dtype=np.int64), np.empty(room * slots, dtype=np.int64)
+    resident, pinned, seen, last_in_event = pool.resident, pool.pinned, pool.seen, pool.last_in_event
+    for group in range(groups.size - 1):
+        if requests.heads[group] == COLD:
+            start_cold(state, pool)
+        elif requests.heads[group] == SEQUENCE:
+            open_sequence(state)
+        for layer in range(layers):
+            open_event(state, layer)
+            size = 0
+            for row in range(groups[group], groups[group + 1]):
+                for slot in range(slots):
+                    expert = ids[row, layer, slot]
+                    if expert < 0:
+                        break
+                    block = layer * experts + expert
+                    asked[size] = block
+                    last_in_event[block] = size
+                    rows[size] = row * slots + slot
+                    size += 1
+            start = 0
+            while start < size:
+                stop = start + 1 if sequential else size
+                distinct, missing = 0, 0
+                for number in range(start, stop):
+                    block, row = asked[number], rows[number] // slots
+                    first = not pinned[block]
+                    if resident[block]:
+                        if first or not unique:
+                            counts[HITS, layer, requests.phases[row]] += 1
+                    else:
+                        if first or not unique:
+                            counts[MISSES, layer, requests.phases[row]] += 1
+                            counts[COMPULSORY, layer, requests.phases[row]] += not seen[block]
+                        if first:
+                            counts[LOADS, layer, requests.phases[row]] += 1
+                            waiting[missing] = block
+                            missing += 1
+                    if first:
+                        pinned[block] = 1
+                        event[distinct] = block
+                        distinct += 1
+                    weight = np.float64(0.0)
+                    if requests.weights.size > 0:
+                        weight = np.float64(requests.weights[row, layer, rows[number] % slots])
+                    # where an expert counts once an event, its last request is its use
+                    if sequential or not unique or last_in_event[block] == number:
+                        touch(state, block, weight)
+                if missing > 0 or pool.totals[USED] > pool.totals[BUDGET]:
+                    settle(state, pool, event[:distinct], waiting[:missing], admission)
+                for number in range(distinct):
+                    pinned[event[number]] = 0
+                    seen[event[number]] = 1
+                start = stop
+
+
+@inlined
+def settle(state: Any, pool: Pool, event: np.ndarray, waiting: np.ndarray, admission: int) -> None:
+    """Admit the misses of an event, then let go whom the budget does not hold.
+
+    `event` holds the distinct blocks of the event, all pinned; `waiting` those of them that are not resident.
+    """
+    totals = pool.totals
+    if admission == NEVER:
+        for number in range(waiting.size):
+            forget(state, waiting[number])
+        return
+    outsiders = totals[RESIDENTS] - (event.size - waiting.size)
+    for number in range(waiting.size):
+        block = waiting[number]
+        pool.resident[block] = 1
+        totals[USED] += pool.size[block]
+    totals[RESIDENTS] += waiting.size
+    while totals[USED] > totals[BUDGET]:
+        spare = outsiders > 0 and admission != BYPASS
+        if admission == WHOLE and not spare:
+            break
+        outsiders -= 1
+        chosen = victim(state, pool.pinned if spare else pool.unpinned)
+        forget(state, chosen)
+        pool.resident[chosen] = 0
+        totals[USED] -= pool.size[chosen]
+        totals[RESIDENTS] -= 1

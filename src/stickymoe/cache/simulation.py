@@ -1,0 +1,133 @@
+"""One cache setting on one trace: its pools, fed whole or in pieces, and the report of what they counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stickymoe.cache.capacity import Capacity, Layout
+from stickymoe.cache.cliff import cliff
+from stickymoe.cache.objects import count_own_policy
+from stickymoe.cache.order import Order, order_of
+from stickymoe.cache.pools import Piece, PoolReplay, feed
+from stickymoe.cache.profile import Profile, ProfileSource, chosen_by_profile
+from stickymoe.cache.registry import checked_options
+from stickymoe.cache.replay_kernel import COMPULSORY, HITS, LOADS, MISSES
+from stickymoe.cache.report import PHASE_NAMES, CacheReport
+from stickymoe.cache.settings import CacheSettings
+from stickymoe.core.errors import SettingError
+from stickymoe.traces import RoutingTrace
+
+
+class Simulation:
+    """What `simulate` does once its settings are checked.
+
+    Args:
+        settings: How to count.
+        capacity: The budgets.
+        layout: The model's experts.
+        trace: The trace, or its first piece, for what the settings ask of it.
+        profile: What a static cache chooses by.
+    """
+
+    def __init__(
+        self,
+        settings: CacheSettings,
+        capacity: Capacity,
+        layout: Layout,
+        trace: RoutingTrace,
+        profile: ProfileSource = None,
+    ) -> None:
+        """Check what settings and trace must settle together."""
+        self.settings, self.capacity, self.layout = settings, capacity, layout
+        self.top_k, self.knows_phases = trace.top_k, trace.phases is not None
+        self.weighted = False
+        self.options: dict[str, float] = {}
+        self.profile: Profile | None = None
+        self.counts = np.zeros((4, layout.layers, 2), dtype=np.int64)
+        if settings.factory is None:
+            self._check_policy(trace, profile)
+        elif profile is not None or capacity.slots is None:
+            rule = "one with slots of one size and no profile, where it is your own"
+            raise SettingError.broken("cache.policy", rule, settings.policy)
+
+    def _check_policy(self, trace: RoutingTrace, profile: ProfileSource) -> None:
+        settings, kind = self.settings, self.settings.kind
+        blocks = self.layout.experts * (self.layout.layers if settings.pooled else 1)
+        self.options = checked_options(settings.policy, settings.options, blocks)
+        if "weights" in kind.needs:
+            if trace.expert_weights is None:
+                raise SettingError.broken("cache.policy", "one that needs no weights for this trace", settings.policy)
+            if not float(trace.expert_weights.min()) >= 0:
+                rule = "used with gate weights >= 0"
+                raise SettingError.broken(f"cache.policy {settings.policy}", rule, float(trace.expert_weights.min()))
+            self.weighted = True
+        if "slots" in kind.needs and self.capacity.slots is None:
+            rule = "one that does not count slots, where experts of different size share a pool"
+            raise SettingError.broken("cache.policy", rule, settings.policy)
+        if "profile" in kind.needs:
+            self.profile = chosen_by_profile(profile, trace, settings, self.capacity)
+        elif profile is not None:
+            raise SettingError.broken("cache.profile", "left out unless the policy is static", settings.policy)
+
+    @property
+    def pools(self) -> range:
+        """The numbers of the pools."""
+        return range(1 if self.settings.pooled else self.layout.layers)
+
+    def pool(self, number: int) -> PoolReplay:
+        """Return a pool that has seen nothing yet."""
+        return PoolReplay(self.settings, self.capacity, self.layout, number, self.profile)
+
+    def piece(self, trace: RoutingTrace, order: Order) -> Piece:
+        """Return what of a trace is replayed."""
+        return Piece.of(trace, order, self.settings, self.weighted)
+
+    def report(self) -> CacheReport:
+        """Return what was counted."""
+        return make_report(self, self.counts)
+
+
+def replay_together(simulations: Sequence[Simulation], trace: RoutingTrace) -> None:
+    """Replay a whole trace, one pool after the other, for simulations that differ in their capacity alone."""
+    first = simulations[0]
+    settings, layout = first.settings, first.layout
+    piece = Piece.of(trace, order_of(trace, settings), settings, first.weighted)
+    for number in first.pools:
+        layers = slice(None) if settings.pooled else slice(number, number + 1)
+        if settings.factory is None:
+            pools = [each.pool(number) for each in simulations]
+            feed(pools, piece)
+            for each, pool in zip(simulations, pools, strict=True):
+                each.counts[:, layers] = pool.counts
+            continue
+        requests = piece.requests(layers, 0, piece.order.groups.size - 1)
+        for each in simulations:
+            slots = each.capacity.budgets[number]
+            each.counts[:, layers] = count_own_policy(requests, settings.factory, slots, layout.experts, settings)
+
+
+def make_report(simulation: Simulation, counts: np.ndarray) -> CacheReport:
+    """Label counts (kind, layer, phase) with the semantics of a simulation."""
+    settings, layout, capacity = simulation.settings, simulation.layout, simulation.capacity
+    semantics: dict[str, Any] = settings.told() | capacity.told
+    semantics |= {"top_k": simulation.top_k, "num_experts": layout.declared, "options": simulation.options}
+    per_layer = counts.sum(axis=2)
+    phases = {name: counts[:2, :, number].copy() for number, name in enumerate(PHASE_NAMES)}
+    profile: dict[str, Any] = {} if simulation.profile is None else dict(simulation.profile.told)
+    if profile and layout.expert_bytes is not None and simulation.profile is not None:
+        ahead = simulation.profile.chosen.sum(axis=1).tolist()
+        profile["bytes_ahead"] = sum(n * size for n, size in zip(ahead, layout.expert_bytes.tolist(), strict=True))
+    return CacheReport(
+        per_layer[HITS],
+        per_layer[MISSES],
+        per_layer[COMPULSORY],
+        semantics,
+        loads_per_layer=per_layer[LOADS],
+        per_phase=phases if simulation.knows_phases else None,
+        expert_bytes=layout.expert_bytes,
+        profile=profile,
+        cliff=cliff(settings, capacity, simulation.top_k),
+    )

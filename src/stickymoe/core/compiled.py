@@ -1,0 +1,86 @@
+"""`compiled`: machine code from Python functions, kept on disk so that a second start does not compile.
+
+Compiled functions live in files named `*_kernel.py` or `kernels.py`, which the tests' checks of types leave alone.
+Numba compiles a function together with those it calls, but judges what it kept by the caller's own file; here a change
+in any kernel file renews all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit, types
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+PACKAGE = Path(__file__).resolve().parents[1]
+# Without the entries from Python and C that numba makes by default, which take a third of the compile time.
+INLINED: Any = {"nogil": True, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+KERNEL_FILES = ("_kernel.py", "kernels.py")
+
+
+def compiled(function: F) -> F:
+    """Compile `function` at its first call for the types it is called with; it runs without the interpreter's lock.
+
+    Where no folder can be written the code is compiled anew in every process.
+    """
+    code: Any = njit(nogil=True)(function)
+    with suppress(RuntimeError):  # numba found no folder to write to
+        code._cache = _RoomCache(function)
+    return cast(F, code)
+
+
+def inlined(function: F) -> F:
+    """Make `function` part of every compiled function that calls it; it is not meant to be called from Python."""
+    return cast(F, njit(**INLINED)(function))
+
+
+def _borrowed(typing_context: Any, value: Any) -> Any:
+    """Return the arrays of a (nested) tuple without their reference counts, which cost more than the work on them.
+
+    For a compiled function's own arguments, which its caller keeps alive.
+    """
+
+    def stripped(context: Any, builder: Any, kind: Any, given: Any) -> Any:
+        if isinstance(kind, types.Array):
+            array = context.make_array(kind)(context, builder, value=given)
+            array.meminfo = array.meminfo.type(None)
+            array.parent = array.parent.type(None)
+            return array._getvalue()
+        if isinstance(kind, types.BaseTuple):
+            parts: Any = kind
+            for place, part in enumerate(parts):
+                value = stripped(context, builder, part, builder.extract_value(given, place))
+                given = builder.insert_value(given, value, place)
+        return given
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return stripped(context, builder, value, arguments[0])
+
+    return value(value), code
+
+
+borrowed: Any = intrinsic(_borrowed)
+
+
+class _RoomCache(FunctionCache):
+    """Numba's store of one function's machine code, renewed when any kernel file changes."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        place, name = self._cache_path, self._impl.filename_base
+        self._cache_file = IndexDataCacheFile(place, name, _kernel_sources())  # type: ignore[no-untyped-call]
+
+
+@cache
+def _kernel_sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in PACKAGE.rglob("*.py") if path.name.endswith(KERNEL_FILES)):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
