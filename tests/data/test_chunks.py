@@ -89,6 +89,18 @@ def test_chunks_do_not_lend_out_the_corpus_itself():
     assert split.tokens.tolist() == list(range(9))
 
 
+def test_borders_may_be_for_pairs_alone_when_attention_runs_on():
+    split = split_of(range(10, 18), [0, 0, 1, 1, 1, 2, 2, 2])
+    chunks = TokenChunks(split, 3, respect_documents=False, pair_borders=True, keep_tail=True)
+    assert chunks[0].keys() == {"input_ids", "shift_labels", "pair_document_ids"}
+    batch = collate_chunks([chunks[0], chunks[2]])
+    assert "document_ids" not in batch
+    assert batch["pair_document_ids"].tolist() == [[0, 0, 1], [2, 2, 2]], "padded like document_ids"
+    assert "pair_document_ids" not in collate_chunks([chunks[2]]), "no border, nothing to say"
+    both = TokenChunks(split, 3, pair_borders=True)
+    assert both[0].keys() == {"input_ids", "shift_labels", "document_ids"}, "attention ends there already"
+
+
 def test_rows_of_one_length_get_no_mask():
     chunks = TokenChunks(split_of(range(9)), 4)
     batch = collate_chunks([chunks[1], chunks[0]])

@@ -50,7 +50,7 @@ def by_hand(batch, pairs):
 def test_terms_are_the_layer_means_of_the_functions_and_the_total_their_weighted_sum(make_batch, padded):
     batch = make_batch(seed=11, padded=padded)
     routing = routing_of(batch)
-    result = Objective(ALL, window=3, experts_shared=True)(routing)
+    result = Objective(ALL, window=3, layers_per_pool=len(batch.gates))(routing)
     expected = by_hand(batch, routing.valid_pairs())
     assert list(result.terms) == list(TERMS)
     for name in ALL:
@@ -120,6 +120,7 @@ def test_boundary_weights_act_on_pairwise_terms(make_batch):
         ({"window": True}, r"objective.window must be a whole number >= 1, got True; .*"),
         ({"report": ["ancor"]}, r"objective.report has no term 'ancor'; did you mean 'anchor'\?"),
         ({"cross_layer": 0.1}, r"objective.cross_layer must be 0 where adjacent layers do not share .* 0.1; .*"),
+        ({"layers_per_pool": 0}, r"objective.layers_per_pool must be >= 1, got 0; .*"),
         ({"boundary_weight": 1.5}, r"objective.boundary_weight must be in \[0, 1\], got 1.5; .*"),
         ({"boundary_weight": float("nan")}, r"objective.boundary_weight must be in \[0, 1\], got nan; .*"),
         ({"boundary_weight": 0.5}, r"objective.boundary_token_ids must be given where .*"),
@@ -132,8 +133,21 @@ def test_broken_settings_are_refused_in_one_line(settings, message):
 
 def test_the_cross_layer_term_wants_shared_experts_or_insistence():
     assert Objective(cross_layer=0).coefficients == {}
-    assert Objective(cross_layer=1, experts_shared=True).coefficients == {"cross_layer": 1}
+    assert Objective(cross_layer=1, layers_per_pool=2).coefficients == {"cross_layer": 1}
     assert Objective(cross_layer=1, allow_unshared=True).coefficients == {"cross_layer": 1}
+
+
+def test_only_pairs_of_layers_that_share_their_experts_count_unless_insisted(make_batch):
+    batch = make_batch(seed=14, layers=4)
+    routing = routing_of(batch)
+    blocks = cross_layer_loss(batch.gates[:2], batch.mask) + cross_layer_loss(batch.gates[2:], batch.mask)
+    pairs = Objective(cross_layer=1, layers_per_pool=2)(routing).terms["cross_layer"]
+    torch.testing.assert_close(pairs, blocks)
+    torch.testing.assert_close(cross_layer_loss(batch.gates, batch.mask, layers_per_pool=2), blocks)
+    everything = cross_layer_loss(batch.gates, batch.mask)
+    for settings in ({"layers_per_pool": 4}, {"allow_unshared": True}):
+        torch.testing.assert_close(Objective(cross_layer=1, **settings)(routing).total, everything)
+    assert everything > blocks
 
 
 @pytest.mark.parametrize("boundary_weight", [1.0, 0.5])

@@ -10,6 +10,7 @@ from transformers import TrainerCallback
 from stickymoe.core.errors import SettingError, TrainingError
 from stickymoe.data import collate_chunks
 from stickymoe.losses import anchor_loss, consistency_loss, load_balancing_loss, reuse_loss, router_z_loss
+from stickymoe.routing import valid_pairs
 
 MEANS = {"consistency": 0.7, "anchor": 0.9, "router_z": 0.2}
 NOT_MEANS = {"load_balancing": 0.6, "reuse": 0.3}
@@ -68,6 +69,25 @@ def test_gradients_are_those_of_the_whole_step_however_it_is_cut_into_micro_batc
     model = tiny.model()
     naive_loss(model, rows, objective)[0].backward()
     assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
+
+
+def test_pairs_and_windows_may_end_at_borders_across_which_the_model_attends(tiny, tmp_path):
+    rows = tiny.ragged_rows(16)
+    apart = [
+        {"pair_document_ids" if name == "document_ids" else name: ids for name, ids in row.items()} for row in rows
+    ]
+    _, found = one_step(tiny, tmp_path, apart, 4, 4, MEANS)
+    model, batch = tiny.model(), collate_chunks(apart)
+    borders = batch.pop("pair_document_ids")
+    out = model(**batch)
+    pairs = valid_pairs(out.routing.token_mask, borders)
+    consistency = sum(consistency_loss(gates, pairs) for gates in out.routing.gate_probs) / 2
+    anchor = sum(anchor_loss(gates, 4, out.routing.token_mask, borders) for gates in out.routing.gate_probs) / 2
+    router_z = sum(router_z_loss(logits, out.routing.token_mask) for logits in out.routing.router_logits) / 2
+    (out.loss + MEANS["consistency"] * consistency + MEANS["anchor"] * anchor + MEANS["router_z"] * router_z).backward()
+    assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
+    _, crossing = one_step(tiny, tmp_path / "x", [dict(list(row.items())[:2]) for row in apart], 4, 4, MEANS)
+    assert not torch.allclose(crossing["model.layers.0.moe.router.weight"], found["model.layers.0.moe.router.weight"])
 
 
 def test_terms_that_are_no_means_are_averaged_over_the_micro_batches(tiny, tmp_path):

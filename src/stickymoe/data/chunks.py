@@ -25,6 +25,8 @@ class TokenChunks(Dataset[dict[str, Tensor]]):
         split: The tokens.
         seq_len: T, at least 1.
         respect_documents: Whether rows carry `document_ids`, numbered as in the split.
+        pair_borders: Whether rows carry them as `pair_document_ids` instead where attention runs on across documents:
+            for the objective alone, whose pairs and windows then end at their borders.
         keep_tail: Whether the last, shorter chunk counts too; then every token but the first is predicted exactly once.
 
     Raises:
@@ -35,7 +37,13 @@ class TokenChunks(Dataset[dict[str, Tensor]]):
     """
 
     def __init__(
-        self, split: TokenSplit, seq_len: int, *, respect_documents: bool = True, keep_tail: bool = False
+        self,
+        split: TokenSplit,
+        seq_len: int,
+        *,
+        respect_documents: bool = True,
+        pair_borders: bool = False,
+        keep_tail: bool = False,
     ) -> None:
         """Cut `split`."""
         require_at_least("seq_len", seq_len, 1)
@@ -48,6 +56,7 @@ class TokenChunks(Dataset[dict[str, Tensor]]):
         self.split = split
         self.seq_len = seq_len
         self.respect_documents = respect_documents
+        self.pair_borders = pair_borders and not respect_documents
         targets = split.num_tokens - 1
         self._num_chunks = -(-targets // seq_len) if keep_tail else targets // seq_len
 
@@ -65,8 +74,9 @@ class TokenChunks(Dataset[dict[str, Tensor]]):
             "input_ids": torch.from_numpy(self.split.tokens[begin:end].astype("int64")),
             "shift_labels": torch.from_numpy(self.split.tokens[begin + 1 : end + 1].astype("int64")),
         }
-        if self.respect_documents:
-            row["document_ids"] = torch.from_numpy(self.split.document_ids[begin:end].astype("int64"))
+        if self.respect_documents or self.pair_borders:
+            name = "document_ids" if self.respect_documents else "pair_document_ids"
+            row[name] = torch.from_numpy(self.split.document_ids[begin:end].astype("int64"))
         return row
 
 
@@ -74,7 +84,7 @@ def collate_chunks(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Stack rows to (batch, seq).
 
     Only where rows differ in length is there padding, on the right: token 0, target -100, the row's last document, and
-    an `attention_mask` (1 = real). `document_ids` are left out when no row has a border in it: they then say nothing.
+    an `attention_mask` (1 = real). Document ids are left out when no row has a border in it: they then say nothing.
     """
     longest = max(len(row["input_ids"]) for row in rows)
     short = [longest - len(row["input_ids"]) for row in rows]
@@ -84,10 +94,11 @@ def collate_chunks(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     }
     if any(short):
         batch["attention_mask"] = _stack([torch.ones_like(row["input_ids"]) for row in rows], short, 0)
-    documents = [row["document_ids"] for row in rows if "document_ids" in row]
-    if any(bool((ids != ids[0]).any()) for ids in documents):
-        padded = [torch.cat([ids, ids[-1:].expand(pad)]) for ids, pad in zip(documents, short, strict=True)]
-        batch["document_ids"] = torch.stack(padded)
+    for name in ("document_ids", "pair_document_ids"):
+        documents = [row[name] for row in rows if name in row]
+        if any(bool((ids != ids[0]).any()) for ids in documents):
+            padded = [torch.cat([ids, ids[-1:].expand(pad)]) for ids, pad in zip(documents, short, strict=True)]
+            batch[name] = torch.stack(padded)
     return batch
 
 

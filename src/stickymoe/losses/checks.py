@@ -56,12 +56,14 @@ def require_boundary(weight: float, token_ids: Iterable[int]) -> None:
         )
 
 
-def require_shared_experts(coefficients: Mapping[str, float], experts_shared: bool, allow_unshared: bool) -> None:
+def require_shared_experts(coefficients: Mapping[str, float], layers_per_pool: int, allow_unshared: bool) -> None:
     """Refuse the cross-layer term where adjacent layers have experts of their own, unless the user insists."""
-    if "cross_layer" in coefficients and not (experts_shared or allow_unshared):
+    if layers_per_pool < 1:
+        raise SettingError.broken("objective.layers_per_pool", ">= 1", layers_per_pool, "1 if no layers share experts")
+    if "cross_layer" in coefficients and layers_per_pool == 1 and not allow_unshared:
         raise SettingError.broken(
             "objective.cross_layer",
             "0 where adjacent layers do not share experts, since it saves no loads there",
             coefficients["cross_layer"],
-            "set objective.allow_unshared to use it all the same",
+            "share them (model.experts_shared), or set objective.allow_unshared to use it all the same",
         )

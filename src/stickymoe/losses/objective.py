@@ -56,8 +56,9 @@ class Objective:
         window: Tokens from one anchor to the next, for the anchor term.
         boundary_weight: Weight in [0, 1] of pairs that enter a new sentence or line, in the pairwise terms.
         boundary_token_ids: The tokens after which one begins. With a weight below 1, calls need `input_ids`.
-        experts_shared: Whether adjacent layers use the same experts; the cross-layer term asks for it.
-        allow_unshared: Allow the cross-layer term all the same.
+        layers_per_pool: How many adjacent layers share one pool of experts, block by block; 1 if none do. The
+            cross-layer term asks for more, and counts pairs within a block.
+        allow_unshared: Allow the cross-layer term all the same, over all pairs of adjacent layers.
         report: Further terms to be computed for the log, without gradient.
         reduce: Sums a vector over ranks, differentiable in this rank's part; not used where not given.
         by_name: Coefficients as keywords.
@@ -73,7 +74,7 @@ class Objective:
         window: int = 4,
         boundary_weight: float | int = 1.0,
         boundary_token_ids: Iterable[int] = (),
-        experts_shared: bool = False,
+        layers_per_pool: int = 1,
         allow_unshared: bool = False,
         report: Iterable[str] = (),
         reduce: Callable[[Tensor], Tensor] | None = None,
@@ -86,10 +87,11 @@ class Objective:
             checks.require_known(name, "objective.report")
         checks.require_window(window)
         checks.require_boundary(boundary_weight, boundary_token_ids)
-        checks.require_shared_experts(self.coefficients, experts_shared, allow_unshared)
+        checks.require_shared_experts(self.coefficients, layers_per_pool, allow_unshared)
         self.window = window
         self.boundary_weight = float(boundary_weight)
         self.boundary_token_ids = torch.tensor(boundary_token_ids, dtype=torch.int64)
+        self.layers_per_pool = layers_per_pool if layers_per_pool > 1 else None
         self.reduce = reduce
 
     def __call__(
@@ -144,6 +146,7 @@ class Objective:
             stack_layers(routing.gate_probs).float(),
             self._pair_weights(input_ids, routing.token_mask, routing.document_ids),
             self.window,
+            self.layers_per_pool,
         )
         sums = {name: TERMS[name].sums(stack) for name in self.coefficients}
         with torch.no_grad():

@@ -24,12 +24,14 @@ class LayerStack:
         gate_probs: (layers, batch, seq, experts), float32; the one copy of the gates that the objective makes.
         pair_weights: Which pairs count, or how much; None where all count fully.
         window: Tokens from one anchor to the next.
+        layers_per_pool: Layers that share their experts, block by block; None where all pairs of layers count.
     """
 
     routing: Routing
     gate_probs: Float[Tensor, "layers batch seq experts"]
     pair_weights: Bool[Tensor, "batch seq-1"] | Float[Tensor, "batch seq-1"] | None
     window: int
+    layers_per_pool: int | None = None
 
     @property
     def token_mask(self) -> Bool[Tensor, "batch seq"] | None:

@@ -5,6 +5,7 @@ from stickymoe.training.callbacks import read_log
 from stickymoe.training.checkpoints import newest_good_checkpoint
 from stickymoe.training.evaluate import evaluate
 from stickymoe.training.evaluation import Evaluation
+from stickymoe.training.freezing import fingerprint, train_routers_only
 from stickymoe.training.interrupts import Interrupted
 from stickymoe.training.trainer import StickyTrainer
 
@@ -14,6 +15,8 @@ __all__ = [
     "StickyArguments",
     "StickyTrainer",
     "evaluate",
+    "fingerprint",
     "newest_good_checkpoint",
     "read_log",
+    "train_routers_only",
 ]

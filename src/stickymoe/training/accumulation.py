@@ -46,7 +46,8 @@ class StepWeights:
     def _weights(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         mask = batch.get("attention_mask")
         token_mask = mask.bool() if mask is not None and mask.ndim == 2 else None
-        return self.objective.weights(batch["input_ids"], token_mask, batch.get("document_ids"))
+        documents = batch.get("pair_document_ids", batch.get("document_ids"))
+        return self.objective.weights(batch["input_ids"], token_mask, documents)
 
 
 def _targets(batch: dict[str, Any]) -> Tensor:

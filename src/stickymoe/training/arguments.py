@@ -27,6 +27,8 @@ class StickyArguments(TrainingArguments):
         window: Tokens from one anchor to the next, for the anchor term.
         boundary_weight: Weight in [0, 1] of pairs that enter a new sentence or line, in pairwise terms.
         boundary_token_ids: The tokens after which one begins; needed where the weight is below 1.
+        layers_per_pool: How many adjacent layers of the model share one pool of experts, which the cross-layer term
+            asks for; 1 if none do.
         allow_unshared: Allow the cross-layer term where layers do not share experts.
         report_terms: Terms to be computed for the log alone.
         coefficient_warmup_steps: The locality terms' coefficients grow linearly from 0 over so many steps.
@@ -41,6 +43,7 @@ class StickyArguments(TrainingArguments):
     window: int = 4
     boundary_weight: float = 1.0
     boundary_token_ids: list[int] = field(default_factory=list)
+    layers_per_pool: int = 1
     allow_unshared: bool = False
     report_terms: list[str] = field(default_factory=list)
     coefficient_warmup_steps: int = 0
@@ -91,6 +94,7 @@ class StickyArguments(TrainingArguments):
             window=self.window,
             boundary_weight=self.boundary_weight,
             boundary_token_ids=self.boundary_token_ids,
+            layers_per_pool=self.layers_per_pool,
             allow_unshared=self.allow_unshared,
             report=self.report_terms,
             reduce=sum_across_ranks if across_ranks else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,7 @@ from stickymoe.training.arguments import StickyArguments
 from stickymoe.training.callbacks import LogFile, Progress, ProgressReport
 from stickymoe.training.collapse import CollapseAlarm
 from stickymoe.training.finite import require_finite
+from stickymoe.training.fitting import require_fitting
 from stickymoe.training.meter import PER_LAYER, Meter, StepFigures, summarise_steps
 from stickymoe.training.reliable import ReliableTrainer
 
@@ -30,6 +32,9 @@ class StickyTrainer(ReliableTrainer):
     Cross-entropy and the terms that are means over tokens or pairs are normalised by the counts of the whole step, all
     micro-batches and ranks together: 1 x 16 and 4 x 4 give the same gradient, ragged padding or not. `load_balancing`
     and `reuse` are no means; theirs is the value of each micro-batch over all ranks, averaged over the micro-batches.
+
+    A batch may carry `pair_document_ids`: documents at whose borders pairs and windows of the terms end, though the
+    model, which never sees them, attends across.
 
     In evaluation mode the loss is cross-entropy alone. `<output_dir>/log.jsonl` gets a row every `logging_steps` and
     before every checkpoint. SIGINT and SIGTERM save and raise `Interrupted`.
@@ -60,6 +65,7 @@ class StickyTrainer(ReliableTrainer):
         super().__init__(model, args, data_collator, train_dataset=train_dataset, eval_dataset=eval_dataset, **kwargs)
         self.remove_callback(PrinterCallback)
         self.objective: Objective = args.build_objective(across_ranks=args.world_size > 1)
+        require_fitting(getattr(model, "config", None), self.objective.coefficients, args.layers_per_pool)
         self._weights = StepWeights(self.objective)
         self._meter = Meter()
         self._alarm = CollapseAlarm(args.collapse_share, args.collapse_steps)
@@ -95,11 +101,15 @@ class StickyTrainer(ReliableTrainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return cross-entropy and, in training mode, the objective's terms beside it."""
+        pair_documents = inputs.get("pair_document_ids")
+        inputs = {name: value for name, value in inputs.items() if name != "pair_document_ids"}
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch)
         if model.training:
             if num_items_in_batch is None:
                 raise SettingError("a loss in training mode needs num_items_in_batch; call train(), or eval() first")
             routing = self.routing_of(outputs, inputs)
+            if pair_documents is not None:
+                routing = dataclasses.replace(routing, document_ids=pair_documents)
             result = self.objective(
                 routing,
                 inputs.get("input_ids"),
