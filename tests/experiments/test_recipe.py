@@ -76,6 +76,7 @@ OUTCOME = [
 ]  # fmt: skip
 OTHER = {
     "corpus": "x", "tokenizer": "x", "preset": "x", "router_type": "x", "precision": "fp32", "boundary_weight": 0.5,
+    "router_recursive": True, "router_input": "x", "experts_shared": "x", "train_only": "routers", "start_from": "x",
     "dropout": 0.25, "adam_beta1": 0.5, "adam_beta2": 0.5,
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from stickymoe.core.errors import CheckpointError, DataError, SettingError, TrainingError
 from stickymoe.experiments import run as run_module
+from stickymoe.experiments.arguments import trainer_arguments
 from stickymoe.experiments.metrics_file import RoutingMeasures
 from stickymoe.experiments.results import RunResult
 from stickymoe.experiments.run import corpus_of, evaluate_run, passage_of, train_run
@@ -184,7 +185,7 @@ def test_every_key_of_the_recipe_reaches_the_trainer(tiny, tmp_path):
     assert [row["coefficient_scale"] for row in training] == [0.0, 0.25]
     assert result.read.train.tokens_per_step == 64
     assert RoutingTrace.load(tmp_path / "trace-validation.parquet").document_ids is None
-    arguments = run_module._arguments(recipe, tmp_path, corpus_of(recipe))
+    arguments = trainer_arguments(recipe, tmp_path, corpus_of(recipe))
     assert (arguments.window, arguments.boundary_weight, arguments.objective["anchor"]) == (2, 0.5, 0.5)
     assert arguments.boundary_token_ids
     assert arguments.activation_checkpointing

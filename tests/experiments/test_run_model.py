@@ -32,7 +32,10 @@ def test_without_a_preset_keys_stand_alone_and_positions_cover_the_sequence():
     [
         (["model.num_experts_per_tok=5"], r"model\.num_experts_per_tok must be <= model\.num_experts \(4\), got 5"),
         (["model.preset=paper-smal"], "model.preset must be one of .* did you mean 'paper-small'"),
-        (["model.router_type=sigmoid"], "model.router_type must be one of softmax, got 'sigmoid'"),
+        (
+            ["model.router_type=sigmoid"],
+            "model.router_type must be one of hard_window, hash, hysteresis, softmax, trajectory, got 'sigmoid'",
+        ),
         (["model.hidden_size=15"], "model.hidden_size must be a multiple of num_attention_heads"),
         (
             ["model.max_position_embeddings=32", "data.sequence_length=33"],

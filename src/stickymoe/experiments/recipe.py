@@ -15,7 +15,7 @@ Coefficient = Annotated[float, Field(ge=0)]
 Text = Annotated[str, Field(min_length=1)]
 
 # Keys of the objective that are no term's coefficient.
-SHARED_SETTINGS = ("window", "boundary_weight", "warmup_steps", "allow_unshared")
+SHARED_SETTINGS = ("window", "boundary_weight", "warmup_steps", "allow_unshared", "reset_at_documents")
 # Keys of training that decide what is noted on the way, not what comes out.
 BOOKKEEPING = ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "report_to")
 
@@ -54,11 +54,23 @@ class ModelTable(Table):
     num_experts_per_tok: Positive | None = None
     max_position_embeddings: Positive | None = None
     router_type: Text | None = None
+    router_window: Positive | None = None
+    router_bonus: Coefficient | None = None
+    router_recursive: bool | None = None
+    router_span: NotNegative | None = None
+    router_input: Text | None = None
+    experts_shared: Text | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
 
 
 class ObjectiveTable(Table):
-    """Coefficients of the terms beside cross-entropy, and the settings they share; see `Objective`."""
+    """Coefficients of the terms beside cross-entropy, and the settings they share; see `Objective`.
+
+    Attributes:
+        boundary_weight: Weight of pairs that enter a new sentence or line, by the tokenizer's tokens that end one.
+        reset_at_documents: Whether pairs and windows end at document borders also where `data.respect_documents` is off
+            and attention runs on.
+    """
 
     consistency: Coefficient = 0.0
     anchor: Coefficient = 0.0
@@ -70,6 +82,7 @@ class ObjectiveTable(Table):
     boundary_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
     warmup_steps: NotNegative = 0
     allow_unshared: bool = False
+    reset_at_documents: bool = False
 
     def coefficients(self) -> dict[str, float]:
         """Return the terms that are switched on, by name."""
@@ -82,6 +95,9 @@ class TrainingTable(Table):
     Attributes:
         steps: Optimizer steps.
         batch_size: Chunks a micro-batch; `gradient_accumulation` of them make a step.
+        train_only: `routers` freezes everything else; `all` trains the whole model.
+        start_from: A finished run whose weights this one begins with: the name of a run in the folder beside this one,
+            or a path. Without it they are drawn anew.
         evaluate_every: Steps between two measurements of the validation cross-entropy; 0 for none.
         report_to: Trackers that transformers' Trainer writes to, as `tensorboard`.
     """
@@ -97,6 +113,8 @@ class TrainingTable(Table):
     max_grad_norm: Annotated[float, Field(gt=0)] = 1.0
     precision: Literal["bf16", "fp32"] = "bf16"
     activation_checkpointing: bool = False
+    train_only: Literal["all", "routers"] = "all"
+    start_from: Text | None = None
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
     log_every: Positive = 20
     evaluate_every: NotNegative = 0
@@ -105,7 +123,8 @@ class TrainingTable(Table):
     report_to: Annotated[tuple[Text, ...], Field(strict=False)] = ()
 
 
-def _folder_name(name: str) -> str:
+def folder_name(name: str) -> str:
+    """Return `name` if a folder can be called so. Raises `ValueError` otherwise."""
     if name in ("", ".", "..") or any(sign in name for sign in "/\\\0\n"):
         raise ValueError("must be a plain name, without / or \\")
     return name
@@ -119,7 +138,7 @@ class Recipe(Table):
         label: How tables and figures call it; the name if not given.
     """
 
-    name: Annotated[str, AfterValidator(_folder_name)] = "run"
+    name: Annotated[str, AfterValidator(folder_name)] = "run"
     label: Text | None = None
     data: DataTable = DataTable()
     model: ModelTable = ModelTable()

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from stickymoe.core.errors import CheckpointError, SettingError
 from stickymoe.core.files import write_json
 from stickymoe.data import Corpus, ProgressCallback, TokenChunks, collate_chunks, load_corpus
-from stickymoe.data.boundaries import boundary_token_ids
+from stickymoe.experiments.arguments import trainer_arguments
 from stickymoe.experiments.environment import code_version, commit, hardware, versions
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import save_recipe
@@ -32,9 +31,10 @@ from stickymoe.experiments.run_folder import (
     trace_file,
 )
 from stickymoe.experiments.run_model import build_model, load_model, model_config, save_model
+from stickymoe.experiments.start import OnlyRouters, begin_with, start_of
 from stickymoe.model import StickyMoEForCausalLM
 from stickymoe.traces import RoutingTrace
-from stickymoe.training import StickyArguments, StickyTrainer, evaluate, read_log
+from stickymoe.training import StickyTrainer, evaluate, read_log
 from stickymoe.training.quiet import without_progress_bars
 
 PASSAGE_TOKENS = 96
@@ -60,7 +60,8 @@ def train_run(
     Raises:
         SettingError: The folder holds a run and `resume` is off, or a run of another recipe, or one still in progress.
         DataError: The corpus cannot be used.
-        CheckpointError: No checkpoint of the folder can be used, or they are of another architecture.
+        CheckpointError: No checkpoint of the folder can be used, or they are of another architecture; or the run to
+            start from is missing or does not fit.
         TrainingError: The loss was not finite.
         Interrupted: A signal came; the state was saved.
         StorageError: The disk refused a write.
@@ -68,10 +69,11 @@ def train_run(
     model_config(recipe, vocab_size=1)  # a shape that breaks a rule need not wait for the corpus
     with claimed(folder):
         require_own_recipe(folder, recipe, resume)
+        start = start_of(recipe, folder)
         corpus = corpus_of(recipe, progress)
         measured = _whole_split(recipe, corpus, split)
         if not (folder / MODEL_FOLDER / WEIGHTS_FILE).exists():
-            _train(recipe, folder, corpus, progress)
+            _train(recipe, folder, corpus, start, progress)
         return _evaluate(recipe, folder, corpus, measured, split, batch_size=8, progress=progress)
 
 
@@ -179,26 +181,37 @@ def _evaluate(
     return result
 
 
-def _train(recipe: Recipe, folder: Path, corpus: Corpus, progress: ProgressCallback | None) -> None:
+def _train(recipe: Recipe, folder: Path, corpus: Corpus, start: Path | None, progress: ProgressCallback | None) -> None:
     settings, data = recipe.training, recipe.data
-    chunks = TokenChunks(corpus.splits["train"], data.sequence_length, respect_documents=data.respect_documents)
+    chunks = TokenChunks(
+        corpus.splits["train"],
+        data.sequence_length,
+        respect_documents=data.respect_documents,
+        pair_borders=recipe.objective.reset_at_documents,
+    )
     step = settings.batch_size * settings.gradient_accumulation
     if step > len(chunks):
         name = "training.batch_size * training.gradient_accumulation"
         rule = f"<= {len(chunks)}, the chunks of the train split of {corpus.name}"
         raise SettingError.broken(name, rule, step, "lower it, shorten data.sequence_length or give more text")
     model = build_model(recipe, corpus.vocab_size)
+    begun = begin_with(model, start, corpus) if start is not None else None
+    only = OnlyRouters(model) if settings.train_only == "routers" else None
     with without_progress_bars():
         trainer = _trainer(recipe, folder, corpus, model, chunks, progress)
         save_recipe(recipe, folder / RECIPE_FILE)  # from here on the folder holds a run
         trainer.train(resume_from_checkpoint=True)
     rows = read_log(folder / LOG_FILE)
-    facts = {
+    facts: dict[str, Any] = {
         "steps": settings.steps,
         "seconds": round(rows[-1]["seconds"], 1) if rows else 0.0,
         "tokens_per_step": step * data.sequence_length,
         "made_by": code_version(),
     }
+    if begun is not None:
+        facts["start"] = begun
+    if only is not None:
+        facts["frozen"] = only.proven()
     write_json(folder / TRAIN_FACTS_FILE, facts)
     save_model(model, corpus.tokenizer, folder / MODEL_FOLDER)
 
@@ -211,7 +224,7 @@ def _trainer(
     chunks: TokenChunks,
     progress: ProgressCallback | None,
 ) -> StickyTrainer:
-    arguments = _arguments(recipe, folder, corpus)
+    arguments = trainer_arguments(recipe, folder, corpus)
     try:
         return StickyTrainer(
             model,
@@ -226,42 +239,6 @@ def _trainer(
             raise
         reason = " ".join(str(error).split())  # an unknown tracker, or one that is not installed
         raise SettingError(f"training.report_to {list(recipe.training.report_to)} cannot be used: {reason}") from error
-
-
-def _arguments(recipe: Recipe, folder: Path, corpus: Corpus) -> StickyArguments:
-    settings, objective = recipe.training, recipe.objective
-    relaxed = objective.boundary_weight < 1
-    return StickyArguments(
-        output_dir=str(folder),
-        objective=objective.coefficients(),
-        window=objective.window,
-        boundary_weight=objective.boundary_weight,
-        boundary_token_ids=boundary_token_ids(corpus.tokenizer) if relaxed else [],
-        coefficient_warmup_steps=objective.warmup_steps,
-        allow_unshared=objective.allow_unshared,
-        report_terms=["consistency", "load_balancing"],
-        max_steps=settings.steps,
-        per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=settings.batch_size,
-        gradient_accumulation_steps=settings.gradient_accumulation,
-        learning_rate=settings.peak_learning_rate,
-        warmup_steps=settings.warmup_steps,
-        weight_decay=settings.weight_decay,
-        adam_beta1=settings.adam_beta1,
-        adam_beta2=settings.adam_beta2,
-        max_grad_norm=settings.max_grad_norm,
-        bf16=settings.precision == "bf16",
-        activation_checkpointing=settings.activation_checkpointing,
-        seed=settings.seed,
-        data_seed=settings.seed,
-        logging_steps=settings.log_every,
-        eval_strategy="steps" if settings.evaluate_every else "no",
-        eval_steps=settings.evaluate_every or None,
-        save_steps=settings.checkpoint_every,
-        save_total_limit=settings.keep_checkpoints,
-        report_to=list(settings.report_to),
-        dataloader_pin_memory=torch.cuda.is_available(),
-    )
 
 
 def _corpus_facts(corpus: Corpus) -> dict[str, Any]:

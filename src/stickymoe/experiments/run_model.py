@@ -13,7 +13,9 @@ from stickymoe.core.errors import CheckpointError, SettingError
 from stickymoe.core.files import storage_errors
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.run_folder import model_folder, read_json
-from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
+from stickymoe.losses import Objective
+from stickymoe.model import ROUTERS, StickyMoEConfig, StickyMoEForCausalLM
+from stickymoe.training.fitting import require_fitting
 from stickymoe.training.quiet import without_progress_bars
 
 LEAST_POSITIONS = 256
@@ -23,7 +25,7 @@ def model_config(recipe: Recipe, vocab_size: int) -> StickyMoEConfig:
     """Return the shape a recipe asks for.
 
     Raises:
-        SettingError: It breaks a rule, or is too short for the recipe's sequences.
+        SettingError: It breaks a rule, is too short for the recipe's sequences, or contradicts its objective.
     """
     shape = recipe.model.model_dump(exclude_none=True)
     preset = shape.pop("preset", None)
@@ -33,7 +35,26 @@ def model_config(recipe: Recipe, vocab_size: int) -> StickyMoEConfig:
     if shape["max_position_embeddings"] < length:
         rule = f"<= model.max_position_embeddings ({shape['max_position_embeddings']})"
         raise SettingError.broken("data.sequence_length", rule, length, "lower it or raise the other")
-    return StickyMoEConfig.preset(preset, **shape) if preset else StickyMoEConfig(**shape)
+    config = StickyMoEConfig.preset(preset, **shape) if preset else StickyMoEConfig(**shape)
+    _require_one_intent(recipe, config)
+    return config
+
+
+def _require_one_intent(recipe: Recipe, config: StickyMoEConfig) -> None:
+    """Refuse settings of two tables that cannot both be meant."""
+    objective, length = recipe.objective, recipe.data.sequence_length
+    windows = {"model.router_window": config.router_window, "model.router_span": config.router_span}
+    if objective.anchor > 0:
+        windows["objective.window"] = objective.window
+    for name, window in windows.items():
+        if window is not None and window > length:
+            raise SettingError.broken(name, f"<= data.sequence_length ({length})", window, "no sequence is longer")
+    coefficients, shared = objective.coefficients(), config.layers_per_pool
+    Objective(coefficients, layers_per_pool=shared, allow_unshared=objective.allow_unshared)
+    require_fitting(config, coefficients, shared)
+    if recipe.training.train_only == "routers" and ROUTERS[config.router_type].is_fixed:
+        rule = f"'all' with model.router_type {config.router_type!r}, whose routers have nothing to learn"
+        raise SettingError.broken("training.train_only", rule, "routers")
 
 
 def build_model(recipe: Recipe, vocab_size: int) -> StickyMoEForCausalLM:
