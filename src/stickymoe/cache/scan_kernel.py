@@ -63,8 +63,10 @@ def admit(
 ) -> bool:
     """Give `block` a slot, at the price of a victim if all are taken; return whether it got one.
 
-    Pinned blocks are victims only if `forced` and nothing else is left, as where the block must be loaded to be run.
+    Pinned blocks are victims only if `forced` and nothing else is left; then the one that the policy likes least goes
+    without, be it `block` itself.
     """
+    admitted[block] = clock
     if used[cache] < capacity:
         slot = used[cache]
         used[cache] += 1
@@ -72,12 +74,18 @@ def admit(
         slot = victim_slot(row, used[cache], policy, last_use, admitted, uses, spared, stamp)
         if slot < 0 and forced:
             slot = victim_slot(row, used[cache], policy, last_use, admitted, uses, spared, -1)
+            worst = row[slot]
+            if policy == LFU and uses[block] != uses[worst]:
+                itself = uses[block] < uses[worst]
+            else:
+                itself = policy != FIFO and last_use[block] < last_use[worst]
+            if itself:
+                return False
         if slot < 0:
             return False
         resident[row[slot]] = False
     row[slot] = block
     resident[block] = True
-    admitted[block] = clock
     return True
 
 

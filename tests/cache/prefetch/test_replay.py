@@ -68,11 +68,11 @@ def slowly(trace, guesses, capacity, *, budget, lookahead, transfer_events, poli
         for block in [block for block in wanted if block not in cache]:
             if capacity == 0:
                 continue
-            if len(cache) == capacity:
-                spare = [b for b in cache if b not in wanted] or list(cache)
-                del cache[min(spare, key=lambda b: key(cache, b))]
             order += 1
             cache[block] = {"since": order, "ahead": False}
+            if len(cache) > capacity:
+                spare = [b for b in cache if b not in wanted] or list(cache)
+                del cache[min(spare, key=lambda b: key(cache, b))]
         row, target = divmod(event + lookahead, layers)
         if row >= trace.num_tokens or trace.sequence_ids[row] != trace.sequence_ids[t]:
             continue

@@ -94,12 +94,12 @@ def slowly(trace, rule, strength, capacity, *, keep, served, policy, scope, rese
             for b in missing:
                 if capacity == 0:
                     continue
-                if len(cache) == capacity:
-                    first = {"lru": last_use, "fifo": since, "lfu": uses}[policy]
-                    cache.remove(min(cache - set(asked) or cache, key=lambda b: (first[b], last_use[b])))
                 order += 1
                 cache.add(b)
                 since[b] = order
+                if len(cache) > capacity:
+                    first = {"lru": last_use, "fifo": since, "lfu": uses}[policy]
+                    cache.remove(min(cache - set(asked) or cache, key=lambda b: (first[b], last_use[b])))
     return counts, mass
 
 
@@ -164,8 +164,8 @@ def test_promotion_and_dropping_worked_by_hand():
     assert (promoted.hits, promoted.misses, int(promoted.changed_per_layer.sum())) == (2, 4, 1)
     assert promoted.mass_lost == pytest.approx(0.2 / 2.6)
     dropped = simulate_rerouting(trace, "drop-missing", 1.0, 1, served=2)
-    # 0 misses, 1 is not worth a load | 1 misses, 0 hits; 1 stays | 1 hits, 2 is not worth a load
-    assert (dropped.hits, dropped.misses) == (2, 2)
+    # 0 misses, 1 is not worth a load | 1 misses, 0 hits and was used last, so it stays | 1 misses, 2 is not worth a load
+    assert (dropped.hits, dropped.misses) == (1, 3)
     assert dropped.mass_lost == pytest.approx(1 - (0.5 + 0.9 + 0.6) / (0.8 + 0.9 + 0.9))
 
 
