@@ -41,17 +41,18 @@ def _about_the_gain(rows: Sequence[Row]) -> list[str]:
     return []
 
 
+def is_flat(entropy_bits: float, margin: float, ceiling_bits: float) -> bool:
+    """Tell whether gates are flat: near uniform, and without a favourite."""
+    return entropy_bits > FLAT_ENTROPY_SHARE * ceiling_bits and margin < FLAT_MARGIN
+
+
 def _flat_gates(row: Row) -> str | None:
     """Gates near uniform are 'sticky' for the loss, yet the choice among experts is then a matter of rounding."""
     if row.routing is None:
         return None
     entropy, margin = row.routing.gate_entropy_bits.per_layer, row.routing.gate_margin.per_layer
     ceiling = row.entropy_ceiling_bits
-    flat = [
-        layer
-        for layer in range(len(entropy))
-        if entropy[layer] > FLAT_ENTROPY_SHARE * ceiling and margin[layer] < FLAT_MARGIN
-    ]
+    flat = [layer for layer in range(len(entropy)) if is_flat(entropy[layer], margin[layer], ceiling)]
     if not flat:
         return None
     worst = max(flat, key=lambda layer: entropy[layer])
@@ -62,14 +63,18 @@ def _flat_gates(row: Row) -> str | None:
     )
 
 
+def is_collapsed(in_use: float, experts: int, top_k: int) -> bool:
+    """Tell whether a layer gave most of its experts up; `in_use`: 2 to the utilisation entropy in bits."""
+    return in_use < max(experts / 2, 1.2 * top_k)
+
+
 def _collapse(row: Row) -> str | None:
     """Locality is cheap for a router that has given most experts up."""
     if row.routing is None:
         return None
     experts, top_k = row.result.read.num_experts, row.result.read.top_k
     in_use = [2**entropy for entropy in row.routing.utilisation_entropy_bits.per_layer]
-    limit = max(experts / 2, 1.2 * top_k)
-    collapsed = [layer for layer in range(len(in_use)) if in_use[layer] < limit]
+    collapsed = [layer for layer in range(len(in_use)) if is_collapsed(in_use[layer], experts, top_k)]
     if not collapsed:
         return None
     worst = min(collapsed, key=lambda layer: in_use[layer])

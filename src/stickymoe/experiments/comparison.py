@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,7 +63,7 @@ class Row:
     @property
     def entropy_ceiling_bits(self) -> float:
         """Entropy of a uniform choice among the experts, log2 N."""
-        return math.log2(self.result.read.num_experts)
+        return self.result.entropy_ceiling_bits
 
 
 def find_baseline(results: Sequence[RunResult]) -> RunResult | None:
@@ -103,7 +102,7 @@ def compare(results: Sequence[RunResult]) -> list[Row]:
         DataError: The runs were not evaluated on the same tokens.
     """
     _require_one_name_each(results)
-    _require_same_tokens(results)
+    require_same_tokens(results)
     vanilla, dense = find_baseline(results), find_dense(results)
     return [_row(result, vanilla, dense) for result in results]
 
@@ -146,7 +145,12 @@ def _require_one_name_each(results: Sequence[RunResult]) -> None:
             raise SettingError.broken("name of a run", "unique in a comparison", name, "rename one of the runs")
 
 
-def _require_same_tokens(results: Sequence[RunResult]) -> None:
+def require_same_tokens(results: Sequence[RunResult]) -> None:
+    """Refuse runs that do not compare.
+
+    Raises:
+        DataError: They were not evaluated on the same tokens.
+    """
     for result in results[1:]:
         first, other = results[0].read, result.read
         for key, one, two in (

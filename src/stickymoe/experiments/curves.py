@@ -22,13 +22,20 @@ def cross_entropy(row: dict[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def mean_switch_rate(row: dict[str, Any]) -> float | None:
-    """Return a log row's switch rate, mean over layers, if it has one."""
-    values = row.get("switch_rate")
-    known = (
-        [value for value in values if value is not None] if isinstance(values, list) else []
-    )  # null: no pair counted
-    return sum(known) / len(known) if known else None
+def mean_over_layers(name: str) -> LogValue:
+    """Return a function of a log row: the mean over layers of a measure, if the row has it."""
+
+    def value(row: dict[str, Any]) -> float | None:
+        values = row.get(name)
+        known = (
+            [each for each in values if each is not None] if isinstance(values, list) else []
+        )  # null: nothing counted
+        return sum(known) / len(known) if known else None
+
+    return value
+
+
+mean_switch_rate = mean_over_layers("switch_rate")
 
 
 def series(result: RunResult, value_of: LogValue) -> tuple[list[float], list[float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -59,6 +60,11 @@ class RunResult:
     def is_dense(self) -> bool:
         """Whether this is a dense control: every token uses all experts."""
         return self.read.is_dense
+
+    @property
+    def entropy_ceiling_bits(self) -> float:
+        """Entropy of a uniform choice among the experts, log2 N."""
+        return math.log2(self.read.num_experts)
 
     @classmethod
     def load(cls, run_folder: Path, *, name: str | None = None, label: str | None = None) -> RunResult:

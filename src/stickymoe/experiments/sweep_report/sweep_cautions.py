@@ -1,0 +1,134 @@
+"""What a reader must know before believing the page: gains that prove nothing, flat gates, what was not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stickymoe.experiments.cautions import THIN_GAIN_NATS, is_collapsed
+from stickymoe.experiments.comparison import BASELINE
+from stickymoe.experiments.formatting import fixed, percent
+from stickymoe.experiments.sweep_report.conditions import written
+from stickymoe.experiments.sweep_report.record import SweepResults
+from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
+
+_MOST_NAMES = 6
+
+
+def sweep_cautions(sweep: SweepResults, sizes: Sequence[SizeSummary]) -> list[str]:
+    """Return the warnings, the gravest first."""
+    found = [sweep.note[:1].upper() + sweep.note[1:] + "."] if sweep.note else []
+    for size in sizes:
+        found += [text for text in (_gain(size), _flat(size), _collapse(size)) if text]
+    return found + _seeds(sizes) + _gaps(sweep) + _mixed(sweep)
+
+
+def _gain(size: SizeSummary) -> str:
+    if BASELINE not in size.variants:
+        return f"At {size.size} no Vanilla run is finished: nothing can be compared with it."
+    if size.gain is None:
+        return (
+            f"At {size.size} no dense control is finished: how much of what the experts are worth a variant keeps is "
+            "unknown."
+        )
+    gain = f"{written(size.gain, lambda value: fixed(value, 3))} nats a token"
+    if not size.gain_is_clear:
+        return (
+            f"At {size.size} the gain of the experts over the dense control is not clear of zero ({gain}): locality is "
+            "free here and proves nothing."
+        )
+    if size.gain.mean < THIN_GAIN_NATS:
+        return (
+            f"At {size.size} the experts gain only {gain} over the dense control: shares of so thin a gain move much."
+        )
+    return ""
+
+
+def _flat(size: SizeSummary) -> str:
+    flat = [each for each in size.variants.values() if each.flat_layers()]
+    if not flat:
+        return ""
+    return (
+        f"At {size.size} gates are flat rather than sticky in {len(flat)} of {_routed(size)} variants: "
+        + "; ".join(_told(each) for each in flat[:_MOST_NAMES])
+        + _more(len(flat))
+        + ". Such a router hardly prefers any expert; its locality and even load come cheap."
+    )
+
+
+def _told(each: VariantSummary) -> str:
+    entropy, margin = each.means["gate_entropy"], each.means["gate_margin"]
+    assert entropy is not None
+    assert margin is not None
+    kept = "" if each.share_kept is None else f", {percent(each.share_kept.mean)} of the gain kept"
+    of = f"{fixed(entropy.mean)} of {fixed(each.entropy_ceiling)} bits"
+    return f"{each.label} (entropy {of}, margin {fixed(margin.mean, 3)}{kept})"
+
+
+def _collapse(size: SizeSummary) -> str:
+    given_up = []
+    for each in size.variants.values():
+        read = each.any_result.read
+        found = [result.read.routing for result in each.results.values() if result.read.routing is not None]
+        layers = zip(*(routing.utilisation_entropy_bits.per_layer for routing in found), strict=True)
+        in_use = [2 ** (sum(values) / len(values)) for values in layers]
+        if in_use and is_collapsed(min(in_use), read.num_experts, read.top_k):
+            given_up.append(f"{each.label} (as if {fixed(min(in_use), 1)} of {read.num_experts})")
+    if not given_up:
+        return ""
+    return (
+        f"At {size.size} a layer uses few experts in {'; '.join(given_up[:_MOST_NAMES])}{_more(len(given_up))}: "
+        "locality won by giving experts up is no gain."
+    )
+
+
+def _seeds(sizes: Sequence[SizeSummary]) -> list[str]:
+    found = []
+    for size in sizes:
+        if len(size.seeds) == 1:
+            found.append(
+                f"One seed ({size.seeds[0]}) at {size.size}: no value has an interval, another seed would move them."
+            )
+            continue
+        fewer = [each.label for each in size.variants.values() if len(each.seeds) < len(size.seeds)]
+        if fewer:
+            names = ", ".join(fewer[:_MOST_NAMES]) + _more(len(fewer))
+            found.append(f"At {size.size} not all of the seeds {_list(size.seeds)} are finished for {names}.")
+    return found
+
+
+def _gaps(sweep: SweepResults) -> list[str]:
+    found = []
+    if sweep.unfinished:
+        found.append(f"{_runs(len(sweep.unfinished))} not finished and nowhere shown as such; they are listed below.")
+    if sweep.missing:
+        found.append(f"{_runs(len(sweep.missing))} of the grid not there at all; they are listed below.")
+    return found
+
+
+def _mixed(sweep: SweepResults) -> list[str]:
+    found = []
+    commits = {run.result.read.commit for run in sweep.complete if run.result is not None}
+    if len(commits) > 1:
+        found.append(f"The runs come from {len(commits)} different commits of the code.")
+    processors = {run.facts.get("Accelerator") or run.facts.get("Processor", "") for run in sweep.complete}
+    if len(processors) > 1:
+        found.append(
+            f"The runs were made on different machines ({'; '.join(sorted(processors))}): hours do not compare."
+        )
+    return found
+
+
+def _routed(size: SizeSummary) -> int:
+    return sum(not each.is_dense for each in size.variants.values())
+
+
+def _more(count: int) -> str:
+    return f" and {count - _MOST_NAMES} more" if count > _MOST_NAMES else ""
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{' is' if count == 1 else 's are'}"
+
+
+def _list(values: Sequence[int]) -> str:
+    return ", ".join(str(value) for value in values)
