@@ -185,6 +185,7 @@ def text_seeds() -> list[Seed]:
         Seed("eplb", b'{"logical_count": [[9, 3], [2, 1]]}'),
         Seed("jsonl", lines.encode()),
         Seed("csv", table.encode()),
+        Seed("usage-csv", b"layer,expert,count\n0,3,7\n1,0,2\n"),
     ]
 
 
@@ -205,6 +206,7 @@ def binary_seeds() -> list[Seed]:
         Seed("imatrix", imatrix()),
         Seed("coli-usage", b"IKU1" + struct.pack("<2I", 2, 2) + struct.pack("<4I", 1, 2, 3, 4)),
         Seed("stickymoe", ours()),
+        Seed("parquet", table()),
     ]
 
 
@@ -223,6 +225,17 @@ def ours() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         RoutingTrace(IDS, np.array([0, 0, 1]), 8, positions=np.array([0, 1, 0])).save(Path(folder) / "trace")
         return (Path(folder) / "trace").read_bytes()
+
+
+def table() -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tokens, layers = (each.reshape(-1) for each in np.indices(IDS.shape[:2]))
+    columns = {"token": tokens, "layer": layers, "expert_ids": IDS.reshape(-1, 2).tolist(), "phase": ["decode"] * 6}
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream, compression="none")
+    return stream.getvalue()
 
 
 def seeds() -> list[Seed]:

@@ -1,5 +1,7 @@
 """Arrays that grow by rows."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,3 +33,15 @@ def test_what_is_appended_comes_back_as_wide_as_the_widest(blocks, step):
     assert width == max(block.shape[1] for block in blocks)
     assert found.tolist() == expected
     assert found.dtype == np.result_type(*blocks)
+
+
+def test_few_rows_take_little_memory():
+    tracemalloc.start()
+    try:
+        slots = GrowingSlots(-1)
+        for row in range(100):
+            slots.append(np.full((1, 2), row, dtype=np.int16))
+        assert tracemalloc.get_traced_memory()[1] < 2**14
+    finally:
+        tracemalloc.stop()
+    assert slots.taken().tolist() == [[row, row] for row in range(100)]

@@ -66,6 +66,12 @@ def test_a_broken_document_is_refused_in_one_line(written, refused, document, ru
     assert rule in refused(written(document), "imp")
 
 
+def test_what_unicode_takes_for_a_blank_or_a_digit_is_no_part_of_a_number(written, refused):
+    # Between numbers, separators of records are as good as blanks to a regular expression, but not to int()
+    assert "must be JSON" in refused(written("[[0, 0, 10], [0, 2, 1], [1,\x1e\x1e 3, 8]]"))
+    assert "must be JSON" in refused(written("[[\u0661, 0, 10], [\u0661, 2, 1]]"), "imp")
+
+
 def test_a_load_table_is_not_taken_for_a_trace(written):
     from stickymoe.traces import UsageProfile
 

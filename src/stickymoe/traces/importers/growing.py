@@ -38,8 +38,8 @@ class GrowingSlots:
             self._array = wider
         rows = self._rows + len(block)
         if rows > len(self._array):
-            step = STEP_BYTES // max(1, self.width * self._array.itemsize)
-            self._array.resize((rows + step, self.width), refcheck=False)
+            spare = min(rows, STEP_BYTES // max(1, self.width * self._array.itemsize))
+            self._array.resize((rows + spare, self.width), refcheck=False)
         self._array[self._rows : rows, : block.shape[1]] = block
         self._array[self._rows : rows, block.shape[1] :] = self._fill
         self._rows = rows

@@ -15,8 +15,8 @@ from stickymoe.traces.importers.json_text import integers, read_documents
 from stickymoe.traces.trace import RoutingTrace
 
 LISTS = ("trace", "entries", "data")
-RECORD = re.compile(r"\[\s*(\d{1,6}(?:\s*,\s*\d{1,9})+)\s*\]")
-NAMED = re.compile(r'"(?:trace|entries|data)"\s*:\s*\[\s*(?:\[\s*)?\d')
+RECORD = re.compile(r"\[\s*([0-9]{1,6}(?:\s*,\s*[0-9]{1,9})+)\s*\]")
+NAMED = re.compile(r'"(?:trace|entries|data)"\s*:\s*\[\s*(?:\[\s*)?[0-9]')
 
 
 def _matches(head: Head) -> bool:
@@ -26,7 +26,7 @@ def _matches(head: Head) -> bool:
         return NAMED.search(text) is not None
     if not re.match(r"\[\s*\[", text):
         return False
-    records = [[int(number) for number in found[1].split(",")] for found in RECORD.finditer(text)]
+    records = [[int(number) for number in re.findall("[0-9]+", found[1])] for found in RECORD.finditer(text)]
     layers = [record[0] for record in records]
     widths = {len(record) for record in records[:-1] or records}
     if len(widths) != 1 or layers.count(layers[0]) < 2:
