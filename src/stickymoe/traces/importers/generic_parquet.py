@@ -13,20 +13,16 @@ from stickymoe.traces.importers.generic_records import Records
 from stickymoe.traces.importers.generic_trace import trace_of
 from stickymoe.traces.importers.generic_types import typed
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
+from stickymoe.traces.importers.parquet_head import parquet_head
 from stickymoe.traces.trace import RoutingTrace
 
-MAGIC = b"PAR1"
 BATCH_ROWS = 2**16
 SAMPLE_ROWS = 256
 
 
 def _matches(head: Head) -> bool:
-    if not head.data.startswith(MAGIC):
-        return False
-    try:
-        return is_routing(resolve(pq.read_schema(head.path).names))
-    except (pa.ArrowException, OSError):
-        return False
+    found = parquet_head(head)
+    return found is not None and is_routing(resolve(found.names))
 
 
 def _read(path: Path, options: ReadOptions) -> RoutingTrace:

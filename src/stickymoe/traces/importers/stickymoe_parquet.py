@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
+from stickymoe.traces.importers.parquet_head import parquet_head
 from stickymoe.traces.reader import load_trace
 from stickymoe.traces.schema import HEADER_KEY
 from stickymoe.traces.trace import RoutingTrace
 
-MAGIC = b"PAR1"
-
 
 def _matches(head: Head) -> bool:
-    if not head.data.startswith(MAGIC):
-        return False
-    try:
-        return HEADER_KEY in (pq.read_schema(head.path).metadata or {})
-    except (pa.ArrowException, OSError):
-        return False
+    found = parquet_head(head)
+    return found is not None and HEADER_KEY in found.keys
 
 
 def _read(path: Path, options: ReadOptions) -> RoutingTrace:
