@@ -36,7 +36,11 @@ def test_forward_passes_are_found_by_their_layers(written):
     assert trace.layer_names == ("3", "4")
     assert trace.phases.tolist() == [PREFILL, PREFILL, DECODE]
     assert trace.event_ids.tolist() == [0, 0, 1]
-    assert trace.provenance == {"format": "colibri", "num_experts_from": "given"}
+    assumed = "assumed: a forward pass of several tokens is prefill, one of a single token decode"
+    assert trace.provenance == {"format": "colibri", "num_experts_from": "given", "phases_from": assumed}
+    given = read_trace(written(), num_experts=32, prompt_tokens=1)
+    assert given.phases.tolist() == [PREFILL, DECODE, DECODE]
+    assert given.provenance["phases_from"] == "prompt_tokens given"
 
 
 def test_the_call_counter_changes_nothing(written):

@@ -335,6 +335,7 @@ def test_records_without_token_numbers_are_told_apart_by_their_layers(written):
     trace = read_trace(written(records), format="jsonl")
     assert ids_of(trace) == ids.tolist()
     assert trace.phases.tolist() == [PREFILL] * 3
+    assert trace.provenance["phases_from"] == "the file"
 
 
 def test_ids_numbered_through_the_layers_are_numbered_in_each(written):

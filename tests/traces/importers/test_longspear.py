@@ -36,6 +36,7 @@ def test_records_become_tokens(written):
     assert trace.phases.tolist() == [PREFILL, PREFILL, DECODE]
     assert trace.num_experts == 9
     told = {"format": "longspear", "num_experts_from": "declared", "model": "tiny", "mode": "full"}
+    assert trace.provenance.pop("phases_from").startswith("assumed: a forward pass of several tokens is prefill")
     assert trace.provenance == told
 
 

@@ -50,6 +50,7 @@ def test_prompts_become_sequences_with_phases_and_passes(written):
         "model": "tiny",
         "sequences": ["prose", "code"],
         "num_experts_from": "declared",
+        "events_from": "assumed: a prompt is one forward pass, each token after it one of its own",
         "format": "onnx-genai",
     }
 

@@ -16,6 +16,9 @@ from stickymoe.traces.importers.slots import by_weight
 from stickymoe.traces.trace import RoutingTrace
 
 MAX_LAYERS = 2**16
+# For the provenance: what the phases come from
+GIVEN_PROMPT = "prompt_tokens given"
+ASSUMED_PHASES = "assumed: a forward pass of several tokens is prefill, one of a single token decode"
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,12 @@ def trace_of(
         phases=_phases(passes, options, sequence_ids),
         event_ids=np.repeat(np.arange(len(passes.tokens)), passes.tokens),
         layer_names=tuple(layer_names[layer] if layer_names else str(layer) for layer in passes.names.tolist()),
-        provenance={"format": format, "num_experts_from": source, **(told or {})},
+        provenance={
+            "format": format,
+            "num_experts_from": source,
+            "phases_from": ASSUMED_PHASES if options.prompt_tokens is None else GIVEN_PROMPT,
+            **(told or {}),
+        },
     )
 
 

@@ -218,6 +218,9 @@ def _by_passes(records: Records, options: ReadOptions, format: str) -> RoutingTr
     shape = (len(order), 1, _width(records))
     slots = {name: _filled(records, name, at, shape) for name in records.slots if name != "resident"}
     told: dict[str, Any] = {"model": records.declared["model"]} if "model" in records.declared else {}
+    has_phases = records.blocks[0].phase is not None and options.prompt_tokens is None
+    if has_phases:
+        told["phases_from"] = "the file"
     found = _settled_slots(slots.pop("ids"), slots, told)
     weights = found.get("expert_weights")
     blocks = forwards.Blocks(
@@ -237,7 +240,7 @@ def _by_passes(records: Records, options: ReadOptions, format: str) -> RoutingTr
         ragged=True,
         told=told,
     )
-    if records.blocks[0].phase is None or options.prompt_tokens is not None:
+    if not has_phases:
         return trace
     spelled = records.taken("phase")[order][layer == 0]
     return replace(trace, phases=settled_phases(spelled[: trace.num_tokens]))

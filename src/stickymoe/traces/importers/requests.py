@@ -16,6 +16,9 @@ from stickymoe.traces.importers.raw_ids import check_not_wrapped, layer_names, r
 from stickymoe.traces.importers.slots import by_weight, filled_first
 from stickymoe.traces.trace import RoutingTrace
 
+# For the provenance: engines prefill in chunks and decode in batches, of which these files say nothing
+ASSUMED_PASSES = "assumed: a prompt is one forward pass, each token after it one of its own"
+
 
 @dataclass(frozen=True)
 class Request:
@@ -49,7 +52,7 @@ def trace_of(
 ) -> RoutingTrace:
     """Make each request a sequence; layers that route nothing are left out, the others keep their numbers as names.
 
-    The prompt of a request counts as one forward pass, and so does each token after it.
+    The prompt of a request counts as one forward pass, and so does each token after it; the provenance says so.
 
     Args:
         requests: At least one, alike in layers and top_k.
@@ -85,6 +88,7 @@ def trace_of(
     else:
         (ids,) = filled_first(ids)
     columns = _phases(filled)
+    known = (provenance or {}) | {"num_experts_from": told} | ({"events_from": ASSUMED_PASSES} if columns else {})
     if all(request.token_ids is not None for request in filled):
         columns["token_ids"] = np.concatenate([request.token_ids for request in filled])
     return RoutingTrace(
@@ -94,7 +98,7 @@ def trace_of(
         expert_weights=weights,
         positions=np.concatenate([request.start + np.arange(len(request.expert_ids)) for request in filled]),
         layer_names=tuple(names[layer] for layer in layers) if names else layer_names(layers, raw.shape[1]),
-        provenance=(provenance or {}) | {"num_experts_from": told},
+        provenance=known,
         **columns,
     )
 
