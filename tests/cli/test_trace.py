@@ -14,6 +14,9 @@ def run(*words):
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
+CHUNKS = [(), ("--chunk-tokens", 2)]
+
+
 @pytest.fixture
 def trace():
     ids = np.array([[[3, 0], [1, -1]], [[2, 3], [0, 1]], [[0, 1], [1, 2]]])
@@ -62,8 +65,14 @@ def test_info_of_counts_says_that_there_is_no_order(tmp_path):
     assert "counts without order" in done.stdout
     refused = run("trace", "head", tmp_path / "x.coli_usage", "--num-experts", 4)
     assert refused.exit_code == 2
-    assert "holds counts alone" in refused.stderr
+    assert "holds only counts" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_chunks_are_sequences_of_their_own(tmp_path):
+    (tmp_path / "moe_trace.csv").write_text("layer,expert\n" + "0,1\n0,2\n1,3\n1,0\n" * 6)
+    told = [json.loads(run("trace", "info", tmp_path / "moe_trace.csv", "--json", *more).stdout) for more in CHUNKS]
+    assert [each["sequences"] for each in told] == [1, 3]
 
 
 def test_head_prints_one_line_a_token_and_layer_with_weights(file):

@@ -22,10 +22,11 @@ _OPTIONS = (
     click.option("--top-k", type=click.IntRange(min=1), help="Experts a token, where the file does not say."),
     click.option("--num-layers", type=click.IntRange(min=1), help="MoE layers, where the file does not say."),
     click.option("--prompt-tokens", type=click.IntRange(min=0), help="Tokens of each sequence that are its prompt."),
+    click.option("--chunk-tokens", type=click.IntRange(min=1), help="Tokens after which the context was cleared."),
     click.option("--selection", metavar="RULE", help="How experts follow from raw logits, such as softmax-topk."),
     click.option("--max-memory", type=Bytes(), default="8GiB", show_default=True, help="Largest trace to load."),
 )
-_KNOWN = ("num_experts", "top_k", "num_layers", "prompt_tokens", "selection")
+_KNOWN = ("num_experts", "top_k", "num_layers", "prompt_tokens", "chunk_tokens", "selection")
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,24 +64,6 @@ def plain_warnings() -> Iterator[None]:
             click.echo(f"warning: {' '.join(str(each.message).split())}", err=True)
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-
-
-def require_trace(found: RoutingTrace | UsageProfile, what: str) -> RoutingTrace:
-    """Return the trace; a usage profile ends in the reason why it cannot do.
-
-    Args:
-        found: What was read.
-        what: What needs the order, to be read before "needs".
-    """
-    from stickymoe.core.errors import TraceError
-    from stickymoe.traces import RoutingTrace
-
-    if isinstance(found, RoutingTrace):
-        return found
-    raise TraceError(
-        f"{what} needs to know which expert came after which, and this file holds counts alone; "
-        "`stickymoe diagnose` says what counts can tell"
-    )
 
 
 def cost_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from stickymoe.cli.quantities import Bytes, Capacities, Capacity
-from stickymoe.cli.reading import cost_options, reading_options, require_trace
+from stickymoe.cli.reading import cost_options, reading_options
 from stickymoe.cli.semantics import semantics_options
 
 
@@ -53,11 +53,12 @@ def simulate(
     from stickymoe.experiments.diagnosis.comparison import replay_all, replay_table
     from stickymoe.experiments.diagnosis.inputs import with_expert_bytes
     from stickymoe.experiments.diagnosis.settings import Semantics
+    from stickymoe.traces import require_ordered
 
     calibration = load_calibration(cost) if cost else None
     with progress_bars() as report:
         report("reading the trace", 0, None)
-        trace = with_expert_bytes(require_trace(read(), "a replay"), expert_bytes)
+        trace = with_expert_bytes(require_ordered(read(), "a replay"), expert_bytes)
         found = replay_all(
             trace,
             policies,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stickymoe.cli.reading import plain_warnings, reading_options, require_trace
+from stickymoe.cli.reading import plain_warnings, reading_options
 
 
 @click.group()
@@ -58,8 +58,9 @@ def head(file: Path, read: Callable[[], Any], tokens: int, layers: str | None) -
       stickymoe trace head code.npz -n 20 --layers 0,12
     """
     from stickymoe.experiments.diagnosis.listing import listed_tokens
+    from stickymoe.traces import require_ordered
 
-    found = require_trace(read(), "a list of tokens").head(tokens)
+    found = require_ordered(read(), "a list of tokens").head(tokens)
     if layers is not None:
         found = found.select(layers=[name.strip() for name in layers.split(",")])
     for line in listed_tokens(found):
@@ -83,12 +84,12 @@ def convert(file: Path, read: Callable[[], Any], out: Path, to: str | None) -> N
     """
     from stickymoe.cli.progress import progress_bars
     from stickymoe.experiments.diagnosis.listing import export_format
-    from stickymoe.traces import write_trace_as
+    from stickymoe.traces import require_ordered, write_trace_as
 
     format_ = export_format(out, to)
     with plain_warnings(), progress_bars() as report:
         report("reading the trace", 0, None)
-        found = require_trace(read(), "another format")
+        found = require_ordered(read(), "another format")
         report("writing the trace", 0, None)
         write_trace_as(found, out, format_)
     click.echo(f"{out}: {found.num_tokens:,} tokens, {found.num_layers} layers, as {format_}")

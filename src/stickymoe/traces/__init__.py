@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from stickymoe.traces.checks import DECODE, PREFILL
-from stickymoe.traces.profile import UsageProfile
+from stickymoe.traces.profile import UsageProfile, require_ordered
 from stickymoe.traces.streams import Stream, streams
 from stickymoe.traces.trace import RoutingTrace
 
@@ -27,6 +27,7 @@ __all__ = [
     "UsageProfile",
     "open_trace",
     "read_trace",
+    "require_ordered",
     "streams",
     "write_trace_as",
 ]

@@ -90,5 +90,5 @@ def require_ordered(found: RoutingTrace | UsageProfile, what_for: str) -> Routin
     source = found.provenance.get("format")
     raise TraceError(
         f"{what_for} needs to know which expert came after which, and {source or 'a usage profile'} holds only counts: "
-        "they tell skew and what to pin; record a routing trace for more"
+        "they tell skew and what to pin (stickymoe diagnose shows it); record a routing trace for more"
     )
