@@ -1,24 +1,31 @@
 """Run by test_compile.py in a process of its own: compares the compiled model with the plain one, prints `equal`.
 
 `eager`: a training step with our own experts and loss, which stay outside the graph. `grouped_mm`: logits and routing
-of padded and packed rows, all in one graph.
+of padded and packed rows, all in one graph; only a router that follows what served has to leave it.
 """
 
 import copy
+import json
 import sys
 
 import torch
 
 from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
 
-implementation = sys.argv[1]
+implementation, settings = sys.argv[1], json.loads(sys.argv[2])
 torch.manual_seed(0)
 config = StickyMoEConfig(
-    vocab_size=61, hidden_size=16, num_hidden_layers=1, expert_intermediate_size=8, max_position_embeddings=16
+    vocab_size=61,
+    hidden_size=16,
+    num_hidden_layers=1,
+    expert_intermediate_size=8,
+    max_position_embeddings=16,
+    **settings,
 )
 plain = StickyMoEForCausalLM(config)
 plain.set_experts_implementation(implementation)
-compiled = torch.compile(copy.deepcopy(plain), backend="aot_eager", fullgraph=implementation == "grouped_mm")
+whole = implementation == "grouped_mm" and not settings.get("router_recursive")
+compiled = torch.compile(copy.deepcopy(plain), backend="aot_eager", fullgraph=whole)
 for seed in (1, 2):  # new routing must not be answered with the old one's
     ids = torch.randint(0, 61, (2, 9), generator=torch.Generator().manual_seed(seed))
     mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1], [1] * 9])

@@ -6,7 +6,6 @@ Everything here counts real tokens only, so padding on either side and a cache c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Int
@@ -35,7 +34,7 @@ class TokenStream:
     document_ids: Int[Tensor, "batch seq"] | None = None
     past: Int[Tensor, "batch past facts"] | None = None
 
-    @cached_property
+    @property
     def ranks(self) -> Int[Tensor, "rows seq"]:
         """How many real tokens of this call stand before each token; one row where all rows are alike."""
         if self.token_mask is None:
@@ -43,7 +42,7 @@ class TokenStream:
         real = self.token_mask.long()
         return real.cumsum(dim=1) - real
 
-    @cached_property
+    @property
     def document_ranks(self) -> Int[Tensor, "rows seq"] | None:
         """The rank of the first token of each token's document; None where each row is one document."""
         if self.document_ids is None:
@@ -76,8 +75,9 @@ class TokenStream:
             tokens = torch.cat([self.past[..., 0].to(tokens.dtype), tokens], dim=1)
             real = torch.cat([self.past[..., 0] >= 0, real], dim=1)
         positions = real.long().cumsum(dim=1) - 1
-        if self.document_ranks is not None:
-            positions = positions - self.document_ranks
+        document_ranks = self.document_ranks
+        if document_ranks is not None:
+            positions = positions - document_ranks
         first = positions % span == 0 if span else positions == 0
         places = torch.arange(tokens.shape[1], device=tokens.device)
         starts = torch.where(first & real, places, 0).cummax(dim=1).values

@@ -77,8 +77,9 @@ class WindowRouter(SoftmaxRouter):
         assert config.router_window is not None
         window, ranks = config.router_window, stream.ranks
         oldest = ranks - window
-        if stream.document_ranks is not None:
-            oldest = torch.maximum(oldest, stream.document_ranks)
+        document_ranks = stream.document_ranks
+        if document_ranks is not None:
+            oldest = torch.maximum(oldest, document_ranks)
         if stream.token_mask is not None:
             ranks = torch.where(stream.token_mask, ranks, NEVER)
         batch, layers, top_k = stream.like.shape[0], config.num_hidden_layers, config.num_experts_per_tok

@@ -42,6 +42,6 @@ def fingerprint(model: nn.Module, without: Iterable[str] = ()) -> str:
     return digest.hexdigest()
 
 
-def _bytes_of(tensor: Tensor) -> memoryview:
+def _bytes_of(tensor: Tensor) -> bytes:
     flat = tensor.detach().cpu().contiguous().view(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    return flat.view(torch.uint8).numpy().tobytes()

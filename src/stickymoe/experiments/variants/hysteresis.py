@@ -7,7 +7,7 @@ from stickymoe.experiments.variants.variant import Variant
 
 
 def hysteresis(window: int, bonus: float, *, recursive: bool = False) -> Variant:
-    """Add `bonus` to the logits of the experts of the last `window` tokens; see `stickymoe.model.WindowRouter`."""
+    """Add `bonus` to the logits of the experts of the last `window` tokens; see `stickymoe.model.window_router`."""
     kind, says = ("-recursive", ", recursive") if recursive else ("", "")
     settings = {"router_type": "hysteresis", "router_window": window, "router_bonus": bonus}
     overrides = {f"model.{key}": value for key, value in {**settings, "router_recursive": recursive}.items()}
