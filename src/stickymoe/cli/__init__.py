@@ -13,7 +13,9 @@ from stickymoe.cli.evaluate import evaluate
 from stickymoe.cli.generate import generate
 from stickymoe.cli.group import StickyGroup
 from stickymoe.cli.measure import measure
+from stickymoe.cli.report import report
 from stickymoe.cli.simulate import simulate
+from stickymoe.cli.sweep import sweep
 from stickymoe.cli.trace import trace
 from stickymoe.cli.train import train
 
@@ -29,5 +31,5 @@ def main() -> None:
     """
 
 
-for command in (demo, data, train, evaluate, generate, trace, measure, simulate, diagnose, calibrate):
+for command in (demo, sweep, report, data, train, evaluate, generate, trace, measure, simulate, diagnose, calibrate):
     main.add_command(command)

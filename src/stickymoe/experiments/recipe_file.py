@@ -5,29 +5,18 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from stickymoe.core.errors import SettingError
 from stickymoe.core.files import whole_file
-from stickymoe.core.settings import nearest
+from stickymoe.experiments.faults import AS_TABLE, first_fault, tables_of
 from stickymoe.experiments.recipe import Recipe
+from stickymoe.experiments.shipped import find_file, read_toml, shipped
 
-TABLES = tuple(name for name, field in Recipe.model_fields.items() if isinstance(field.default, BaseModel))
-AS_TABLE = "write a line [{}] with its keys below it"
-WORDING = {  # pydantic's words and ours, longer ones first
-    "Input should be ": "",
-    "Value error, must be ": "",
-    "greater than or equal to": ">=",
-    "less than or equal to": "<=",
-    "greater than": ">",
-    "less than": "<",
-    "String should have at least 1 character": "a text that is not empty",
-    "a valid tuple": "a list",
-}
+TABLES = tables_of(Recipe)
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -36,15 +25,8 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         SettingError: No such file, not TOML, an unknown key (the nearest known one is named) or a broken rule.
     """
-    file = _find(Path(path))
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(f"recipe {file} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, RecursionError) as error:
-        raise SettingError(f"recipe {file} is not valid TOML: {_one_line(error)}") from None
-    content.setdefault("name", file.stem)
-    return build_recipe(content, overrides)
+    file = find_file(Path(path), "recipes", "recipe")
+    return build_recipe(read_toml(file, "recipe"), overrides)
 
 
 def build_recipe(content: dict[str, Any], overrides: Iterable[str] = ()) -> Recipe:
@@ -55,7 +37,7 @@ def build_recipe(content: dict[str, Any], overrides: Iterable[str] = ()) -> Reci
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        raise SettingError(_first_fault(error)) from None
+        raise first_fault(error, Recipe, "recipe") from None
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
@@ -70,22 +52,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 def shipped_recipes() -> dict[str, Path]:
     """Return the recipes that come with the package, by name."""
-    installed = Path(str(resources.files("stickymoe.experiments"))) / "recipes"
-    folder = installed if installed.is_dir() else Path(__file__).parents[3] / "recipes"
-    return {file.stem: file for file in sorted(folder.glob("*.toml"))}
-
-
-def _find(path: Path) -> Path:
-    if path.is_file():
-        return path
-    shipped = shipped_recipes()
-    if path.stem in shipped and path.parent.name in ("", "recipes") and path.suffix in ("", ".toml"):
-        return shipped[path.stem]
-    if path.is_dir():
-        way_out = f"give {path / 'recipe.toml'}" if (path / "recipe.toml").is_file() else "give a TOML file"
-        raise SettingError(f"recipe {path} is a folder; {way_out}")
-    hint = nearest(path.stem, shipped) or "shipped recipes: " + ", ".join(shipped)
-    raise SettingError(f"recipe {path} not found; {hint}")
+    return shipped("recipes")
 
 
 def _apply(content: dict[str, Any], override: str) -> None:
@@ -112,35 +79,6 @@ def _value(text: str) -> Any:
     return parsed["value"] if parsed.keys() == {"value"} else text  # a newline could smuggle in more keys
 
 
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors()[0]
-    where = [str(part) for part in fault["loc"]]
-    name = ".".join(where)
-    if fault["type"] == "extra_forbidden":
-        known = [*_keys(where[:-1])]
-        inside = f"{where[0]}." if len(where) > 1 else ""
-        elsewhere = [f"{table}.{where[-1]}" for table in TABLES if where[-1] in _keys([table])]
-        hint = nearest(where[-1], known) or (f"did you mean {elsewhere[0]!r}?" if elsewhere else "")
-        return f"recipe key {name} is unknown; {hint or f'known keys: {inside}' + f', {inside}'.join(known)}"
-    if len(where) == 1 and where[0] in TABLES:
-        return str(SettingError.broken(name, "a table", fault["input"], AS_TABLE.format(name)))
-    rule = fault["msg"]
-    for theirs, ours in WORDING.items():
-        rule = rule.replace(theirs, ours)
-    return str(SettingError.broken(name, rule, fault["input"]))
-
-
-def _keys(path: Sequence[str]) -> dict[str, Any]:
-    table: Any = Recipe
-    for part in path:
-        table = table.model_fields[part].annotation
-    return dict(table.model_fields)
-
-
 def _toml(value: Any) -> str:
     """Write strings, numbers, booleans and flat lists; JSON's form is TOML's but for DEL, which TOML wants escaped."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -114,7 +114,12 @@ def stands(folder: Path, recipe: Recipe) -> bool:
 
 def is_finished(folder: Path, recipe: Recipe, split: str) -> bool:
     """Tell whether the folder holds this recipe's model, and its result on this split, made by this code."""
-    if not stands(folder, recipe) or not (folder / MODEL_FOLDER / WEIGHTS_FILE).exists():
+    return stands(folder, recipe) and has_result(folder, recipe, split)
+
+
+def has_result(folder: Path, recipe: Recipe, split: str) -> bool:
+    """Tell whether the folder holds this recipe's model and its result on this split, whatever code made them."""
+    if not (folder / MODEL_FOLDER / WEIGHTS_FILE).exists():
         return False
     try:
         result = RunResult.load(folder)
