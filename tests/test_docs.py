@@ -28,7 +28,9 @@ def test_the_readmes_numbers_are_those_of_the_results():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/tour.md", "docs/trace-format.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/tour.md", "docs/trace-format.md", "docs/formats.md"]
+)
 def test_links_within_the_repository_lead_somewhere(page):
     path = ROOT / page
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))

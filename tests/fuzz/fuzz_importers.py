@@ -140,6 +140,7 @@ def array_seeds() -> list[Seed]:
         Seed("hf-logits", npy(logits), rule, member("router_logits.npy", {})),
         Seed("hf-logits", npy(logits[0]), rule, member("gate_3.npy", {"gate_7.npy": npy(logits[1])})),
         Seed("eplb", npy(np.array([[9, 3], [2, 1]]))),
+        Seed("moe-infinity", npy(np.array([[[9.0, 3.0], [2.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]]))),
         Seed("eplb", safetensors({"weight": np.array([[9, 3], [2, 1]], dtype=np.int32)})),
     ]
 
@@ -184,6 +185,7 @@ def text_seeds() -> list[Seed]:
         Seed("coli-usage", b"-1 2 4\n-2 1 3815245270\n0 3 7\n1 0 2\n1 1 9\n"),
         Seed("eplb", b'{"logical_count": [[9, 3], [2, 1]]}'),
         Seed("jsonl", lines.encode()),
+        Seed("json", json.dumps({"num_experts": 8, "activations": rows}).encode()),
         Seed("csv", table.encode()),
         Seed("usage-csv", b"layer,expert,count\n0,3,7\n1,0,2\n"),
     ]

@@ -160,4 +160,5 @@ IMPORTER = Importer(
     what="BigMoeOnEdge --route-trace CSV, with weights and what the device had resident",
     matches=_matches,
     read=_read,
+    loses="which choices the engine dropped (their number is told); a last token cut off",
 )

@@ -117,7 +117,10 @@ def _binary(data: bytes, options: ReadOptions) -> UsageProfile:
 
 IMPORTER = Importer(
     name="coli-usage",
-    what="colibri's .coli_usage: how often each expert was chosen (a profile, no order)",
+    what="colibri's .coli_usage: how often each expert was chosen",
     matches=_matches,
     read=_read,
+    gives="profile",
+    needs="`num_experts` for a file without a header",
+    loses="not in the file: order",
 )

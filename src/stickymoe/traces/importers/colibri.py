@@ -134,4 +134,6 @@ IMPORTER = Importer(
     what="ROUTE_TRACE text of the colibri engines (call row layer id:gate ...)",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `chunk_tokens`",
+    loses="the call counter, a drafting head; not in the file: where a sequence ends",
 )

@@ -110,7 +110,9 @@ def _from_nested(nested: dict[str, Any], options: ReadOptions) -> list[list[Any]
 
 IMPORTER = Importer(
     name="eplb",
-    what="EPLB weight (layers, logical experts) as npy, safetensors or JSON (a profile, no order)",
+    what="EPLB weight (layers, logical experts) as npy, safetensors or JSON",
     matches=_matches,
     read=_read,
+    gives="profile",
+    loses="not in the file: order, and uses where it holds shares",
 )

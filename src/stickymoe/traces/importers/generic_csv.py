@@ -173,4 +173,6 @@ IMPORTER = Importer(
     what="Tables as text with a line of names: token, layer and one expert or all of them a row",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `prompt_tokens` where no phases are told",
+    loses="columns under other names",
 )

@@ -93,4 +93,6 @@ IMPORTER = Importer(
     what="JSON with a list of (token, layer, experts) records under many names, such as moe-routing-atlas'",
     matches=_matches,
     read=_read,
+    needs="`num_experts` where no header tells it; `prompt_tokens` where no phases are told",
+    loses="fields under other names",
 )

@@ -154,4 +154,6 @@ IMPORTER = Importer(
     what="JSON lines of (token, layer, experts) under many names: home-made dumps, moe-policylang, moe-cache-lab, MER",
     matches=_matches,
     read=_read,
+    needs="`num_experts` where no header tells it; `prompt_tokens` where no phases are told",
+    loses="fields under other names",
 )

@@ -44,4 +44,6 @@ IMPORTER = Importer(
     what="Parquet tables of (token, layer, experts) under many names, such as moe-policylang's",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `prompt_tokens` where no phases are told",
+    loses="columns under other names",
 )

@@ -130,4 +130,6 @@ IMPORTER = Importer(
     what="Hugging Face router logits in npz or safetensors; top_k and selection must be given",
     matches=_matches,
     read=_read,
+    needs="`top_k`, `selection`",
+    loses="not in the file: a bias or groups of the router, phases, forward passes",
 )

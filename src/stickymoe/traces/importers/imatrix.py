@@ -51,7 +51,9 @@ def _read(path: Path, options: ReadOptions) -> UsageProfile:
 
 IMPORTER = Importer(
     name="imatrix",
-    what="llama.cpp imatrix.gguf: how often each expert was chosen (a profile, no order)",
+    what="llama.cpp imatrix.gguf: how often each expert was chosen",
     matches=_matches,
     read=_read,
+    gives="profile",
+    loses="not in the file: order",
 )

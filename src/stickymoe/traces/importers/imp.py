@@ -90,4 +90,6 @@ IMPORTER = Importer(
     what="imp's diagnostics.moe_expert_trace JSON ([layer, e0, e1, ...] or flat)",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `top_k` for a bare flat list",
+    loses="not in the file: weights, prefill",
 )

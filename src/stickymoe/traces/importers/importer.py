@@ -140,9 +140,15 @@ class Importer:
         what: One line for docs and `--help`.
         matches: Whether a file is of this format, by its content; cheap, raises nothing.
         read: Reads a file. Its `TraceError` says where and which rule; the file's name is put before it.
+        gives: What a file becomes: `trace`, `profile`, or `trace or profile`.
+        needs: What the caller may have to tell, in words, with fields of `ReadOptions` in backticks.
+        loses: What is in the file and not in the trace, and what the file never had.
     """
 
     name: str
     what: str
     matches: Callable[[Head], bool]
     read: Callable[[Path, ReadOptions], RoutingTrace | UsageProfile]
+    gives: str = "trace"
+    needs: str = ""
+    loses: str = ""

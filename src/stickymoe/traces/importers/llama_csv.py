@@ -116,4 +116,6 @@ IMPORTER = Importer(
     what="layer,expert CSV of llama.cpp's llama-moe-trace",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `top_k` where no decode step shows it; `chunk_tokens`",
+    loses="not in the file: weights, where a sequence ends",
 )

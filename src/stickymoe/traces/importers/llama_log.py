@@ -72,4 +72,6 @@ IMPORTER = Importer(
     what="llama.cpp logs with lines EXPERT|L3|T1: [12, 40, 7]",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `chunk_tokens`",
+    loses="the tokens of a prefill that the log leaves out; not in the file: weights, where a sequence ends",
 )

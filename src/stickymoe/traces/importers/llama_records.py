@@ -52,4 +52,6 @@ IMPORTER = Importer(
     what="binary records of llama.cpp's llama-moe-trace (i4 layer, n_tokens, k, ids)",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `chunk_tokens`",
+    loses="not in the file: weights, where a sequence ends (a record of several tokens begins one)",
 )

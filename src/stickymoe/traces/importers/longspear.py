@@ -83,4 +83,5 @@ IMPORTER = Importer(
     what="LONGSPEAR_ROUTE_TRACE v1 of a llama.cpp fork",
     matches=lambda head: head.data.startswith(MAGIC),
     read=_read,
+    loses="layers of drafting heads; not in the file: weights",
 )

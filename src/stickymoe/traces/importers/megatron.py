@@ -218,4 +218,6 @@ IMPORTER = Importer(
     what="Megatron-core's router_trace_rank*.jsonl, one file or their folder",
     matches=_matches,
     read=_read,
+    needs="`num_experts`",
+    loses="ranks that repeat another; not in the file: weights, which of the experts is the top-1",
 )

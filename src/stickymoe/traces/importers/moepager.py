@@ -119,5 +119,10 @@ def _placed(records: np.ndarray, top_k: int, options: ReadOptions) -> tuple[np.n
 
 
 IMPORTER = Importer(
-    name="moepager", what="moepager's .mpt traces, version 1, observed in full", matches=_matches, read=_read
+    name="moepager",
+    what="moepager's .mpt traces, version 1, observed in full",
+    matches=_matches,
+    read=_read,
+    needs="`prompt_tokens`",
+    loses="times of the accesses; not in the file: weights, phases",
 )

@@ -106,4 +106,6 @@ IMPORTER = Importer(
     what="npz with `experts` (layers, tokens, k) and `meta`, as cacheable-by-design writes",
     matches=_matches,
     read=_read,
+    needs="`num_experts` where `meta` lacks it; `chunk_tokens` where the context was cleared",
+    loses="not in most files: weights, phases, forward passes",
 )

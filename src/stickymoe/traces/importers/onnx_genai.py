@@ -59,4 +59,5 @@ IMPORTER = Importer(
     what="onnx-genai's JSON: prompts by name, prefill and decode as [position][layer][slot]",
     matches=_matches,
     read=_read,
+    loses="not in the file: weights, forward passes (a prompt is taken for one)",
 )

@@ -33,6 +33,7 @@ from stickymoe.traces.importers import (
     llama_records,
     longspear,
     megatron,
+    moe_infinity,
     moepager,
     npz,
     onnx_genai,
@@ -70,6 +71,7 @@ IMPORTERS: dict[str, Importer] = {
         llama_log,
         imp,
         eplb,
+        moe_infinity,
         llama_records,  # no magic number: any special binary format goes first
         # one line a format, special before general; the generic tables stay last
         generic_jsonl,

@@ -104,4 +104,6 @@ IMPORTER = Importer(
     what="SGLang routed_experts: base64 of int32, alone or in responses; num_layers and top_k must be given",
     matches=_matches,
     read=_read,
+    needs="`num_layers` and `top_k`, or one of them where a response tells its tokens; `num_experts`",
+    loses="not in the file: weights, forward passes (a prompt is taken for one)",
 )

@@ -131,4 +131,6 @@ IMPORTER = Importer(
     what="SGLang expert distribution recorder .pt (needs torch): per_token a trace, per_pass and stat a usage profile",
     matches=_matches,
     read=_read,
+    gives="trace or profile",
+    loses="which copy of an expert served: physical experts become logical ones; not in the file: weights",
 )

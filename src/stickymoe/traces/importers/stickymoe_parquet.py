@@ -23,5 +23,9 @@ def _read(path: Path, options: ReadOptions) -> RoutingTrace:
 
 
 IMPORTER = Importer(
-    name="stickymoe", what="stickymoe's own Parquet trace files, docs/trace-format.md", matches=_matches, read=_read
+    name="stickymoe",
+    what="stickymoe's own Parquet trace files, docs/trace-format.md",
+    matches=_matches,
+    read=_read,
+    loses="nothing",
 )

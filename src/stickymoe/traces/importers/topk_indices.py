@@ -89,4 +89,6 @@ IMPORTER = Importer(
     what="safetensors or npz with topk_indices (moe-cache-eval), or int8 top-k of one layer (moe-lrc)",
     matches=_matches,
     read=_read,
+    needs="`num_experts` where no logits stand beside",
+    loses="not in the file: phases, forward passes",
 )

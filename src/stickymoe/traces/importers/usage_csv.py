@@ -51,7 +51,10 @@ def _read(path: Path, options: ReadOptions) -> UsageProfile:
 
 IMPORTER = Importer(
     name="usage-csv",
-    what="layer,expert,count CSV: how often each expert was chosen (a profile, no order)",
+    what="layer,expert,count CSV: how often each expert was chosen",
     matches=_matches,
     read=_read,
+    gives="profile",
+    needs="`num_experts`",
+    loses="further columns, a shared expert; not in the file: order",
 )

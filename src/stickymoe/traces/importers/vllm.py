@@ -166,4 +166,6 @@ IMPORTER = Importer(
     what="vLLM routed_experts: npy, base64 of npy, npz, or completion responses as JSON",
     matches=_matches,
     read=_read,
+    needs="`num_experts`; `prompt_tokens` for a bare array",
+    loses="not in the file: weights, forward passes (a prompt is taken for one); layers and tokens never written",
 )
