@@ -4,6 +4,7 @@ StickyMoEError
 ├── SettingError      a setting breaks its rule (also a ValueError)
 ├── DataError         a corpus, token cache or tokenizer cannot be used
 ├── TraceError        a routing trace or its file breaks its format
+├── CaptureError      a model's routing cannot be captured, or was not
 ├── CheckpointError   a checkpoint is damaged, missing or of another architecture
 ├── TrainingError     training cannot go on (loss not finite)
 ├── Interrupted       training was stopped by a signal and saved (training.interrupts)
@@ -41,6 +42,10 @@ class DataError(StickyMoEError):
 
 class TraceError(StickyMoEError):
     """A routing trace or its file breaks its format."""
+
+
+class CaptureError(StickyMoEError):
+    """A model's routing cannot be captured, or was not."""
 
 
 class TraceWarning(UserWarning):
