@@ -4,8 +4,8 @@ from stickymoe.cache.curve import PAPER_SEMANTICS, hit_rate_curve
 from stickymoe.cache.objects import ReplayStats, replay
 from stickymoe.cache.policy import CachePolicy, CompiledPolicy
 from stickymoe.cache.registry import POLICIES, PolicyFactory, PolicyKind, make_policy
-from stickymoe.cache.replay import simulate
 from stickymoe.cache.report import CacheReport
+from stickymoe.cache.simulating import simulate
 
 __all__ = [
     "PAPER_SEMANTICS",

@@ -1,4 +1,4 @@
-"""Replay of one pool in machine code: look up, touch, admit, evict, count. `replay.py` says what it means.
+"""Replay of one pool in machine code: look up, touch, admit, evict, count. `simulating.py` says what it means.
 
 The rules of the policy are bound to the class of its state, so that this loop is compiled once for each policy.
 """
@@ -14,7 +14,7 @@ from stickymoe.core.compiled import borrowed, compiled, inlined
 
 # What happens at the head of an event group: nothing, a new sequence in a warm cache, a cold start.
 SAME, SEQUENCE, COLD = 0, 1, 2
-# Which misses are admitted; see `replay.ADMISSIONS`.
+# Which misses are admitted; see `simulating.simulate`.
 ALWAYS, WHOLE, BYPASS, NEVER = 0, 1, 2, 3
 # The first axis of the counts.
 HITS, MISSES, COMPULSORY, LOADS = 0, 1, 2, 3

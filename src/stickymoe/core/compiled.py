@@ -2,7 +2,7 @@
 
 Compiled functions live in files named `*_kernel.py` or `kernels.py`, which the tests' checks of types leave alone.
 Numba compiles a function together with those it calls, but judges what it kept by the caller's own file; here a change
-in any kernel file renews all of it.
+in any kernel file of a room renews the room's.
 """
 
 from __future__ import annotations
@@ -70,17 +70,23 @@ borrowed: Any = intrinsic(_borrowed)
 
 
 class _RoomCache(FunctionCache):
-    """Numba's store of one function's machine code, renewed when any kernel file changes."""
+    """Numba's store of one function's machine code, renewed when any kernel file of its room changes."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         place, name = self._cache_path, self._impl.filename_base
-        self._cache_file = IndexDataCacheFile(place, name, _kernel_sources())  # type: ignore[no-untyped-call]
+        self._cache_file = IndexDataCacheFile(place, name, _kernel_sources(_room_of(function)))  # type: ignore[no-untyped-call]
+
+
+def _room_of(function: Callable[..., Any]) -> Path:
+    file = Path(function.__code__.co_filename).resolve()
+    return PACKAGE / file.relative_to(PACKAGE).parts[0] if file.is_relative_to(PACKAGE) else file
 
 
 @cache
-def _kernel_sources() -> str:
+def _kernel_sources(room: Path) -> str:
+    files = room.rglob("*.py") if room.is_dir() else [room]
     digest = hashlib.sha256()
-    for path in sorted(path for path in PACKAGE.rglob("*.py") if path.name.endswith(KERNEL_FILES)):
+    for path in [Path(__file__), *sorted(path for path in files if path.name.endswith(KERNEL_FILES))]:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()

@@ -164,7 +164,7 @@ def test_promotion_and_dropping_worked_by_hand():
     assert (promoted.hits, promoted.misses, int(promoted.changed_per_layer.sum())) == (2, 4, 1)
     assert promoted.mass_lost == pytest.approx(0.2 / 2.6)
     dropped = simulate_rerouting(trace, "drop-missing", 1.0, 1, served=2)
-    # 0 misses, 1 is not worth a load | 1 misses, 0 hits and was used last, so it stays | 1 misses, 2 is not worth a load
+    # 0 misses, 1 is not worth a load | 1 misses, 0 hits, used last: it stays | 1 misses, 2 is not worth a load
     assert (dropped.hits, dropped.misses) == (1, 3)
     assert dropped.mass_lost == pytest.approx(1 - (0.5 + 0.9 + 0.6) / (0.8 + 0.9 + 0.9))
 

@@ -9,7 +9,7 @@ from stickymoe.cache.allocation.report import AllocationReport
 from stickymoe.cache.allocation.split import MissCurves, best_split, best_split_of_bytes, equal_split, misses_of
 from stickymoe.cache.capacity import layout_of
 from stickymoe.cache.curve import hit_rate_curve
-from stickymoe.cache.replay import simulate
+from stickymoe.cache.simulating import simulate
 from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.traces import RoutingTrace
 from stickymoe.traces.checks import UNASSIGNED

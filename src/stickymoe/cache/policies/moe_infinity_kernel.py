@@ -2,9 +2,10 @@
 
     priority = (1 - ahead / layers) * (share of the layer's uses in this sequence + e) * (share of all uses + e)
 
-`ahead` is how many layers have their turn before the block's; e is 1e-6. As in MoE-Infinity's code, but for its layer
-term: that one is made for encoder and decoder, this one goes round the layers of a decoder. The sequence's uses start
-at zero with each sequence, all uses at a cold start. In a pool for one layer the first factor is 1.
+`ahead` is how many layers have their turn before the block's, the layer that asks now the last; e is 1e-6. As in
+MoE-Infinity's code, but for its layer term: that one is made for encoder and decoder, this one goes round the layers of
+a decoder. The sequence's uses start at zero with each sequence, all uses at a cold start. In a pool for one layer the
+first factor is 1.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def victim(state: MoEInfinity, pinned: np.ndarray) -> int:
         if pinned[block]:
             continue
         layer = block // state.experts
-        ahead = (layer - state.layer[0]) % state.layers
+        ahead = (layer - state.layer[0] - 1) % state.layers
         in_layer = max(state.recent_of_layer[layer], 1.0)
         share = state.recent[block] / in_layer + SMALL
         priority = (1.0 - ahead / state.layers) * share * (state.uses[block] / state.total[0] + SMALL)

@@ -1,0 +1,71 @@
+"""Machine code is kept on disk: a second start does not compile."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from stickymoe.core.compiled import borrowed, compiled, inlined
+
+REPLAY = """
+import sys
+from stickymoe.cache import hit_rate_curve, simulate
+from stickymoe.cache.distance_kernel import add_distances
+from stickymoe.cache.replay_kernel import replay_requests
+from stickymoe.traces import RoutingTrace
+
+trace = RoutingTrace.from_sequences([[[[0, 1]], [[0, 2]]]], num_experts=4)
+simulate(trace, "lru", 2)
+simulate(trace, "belady", 2)
+hit_rate_curve(trace, "lru", [1, 2])
+for code in (replay_requests, add_distances):
+    print(sum(code.stats.cache_hits.values()), sum(code.stats.cache_misses.values()))
+"""
+
+
+def start(folder: Path) -> list[list[int]]:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", REPLAY], capture_output=True, text=True, env=environment, check=True)
+    return [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
+
+
+def test_a_second_start_finds_the_code_of_the_first(tmp_path):
+    assert start(tmp_path) == [[0, 2], [0, 1]]
+    assert start(tmp_path) == [[2, 0], [1, 0]]
+
+
+def test_nowhere_to_write_means_no_more_than_compiling_again(tmp_path):
+    # a file where the folder should be
+    place = tmp_path / "file"
+    place.write_text("")
+    code = "from stickymoe.core.compiled import compiled; print(compiled(lambda x: x + 1)(1))"
+    source = tmp_path / "code.py"
+    source.write_text(code)
+    environment = os.environ | {
+        "NUMBA_CACHE_DIR": str(place),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
+    }
+    done = subprocess.run([sys.executable, source], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.split() == ["2"]
+
+
+@inlined
+def add_one(values):
+    values[0] += 1
+
+
+@compiled
+def add_two(pair):
+    pair = borrowed(pair)
+    add_one(pair[0])
+    add_one(pair[1][0])
+
+
+def test_borrowed_arrays_are_the_callers_own():
+    left, right = np.zeros(1), np.zeros(1, dtype=np.int64)
+    for _ in range(3):
+        add_two((left, (right, 5)))
+    assert (left[0], right[0]) == (3, 3)
+    assert sys.getrefcount(left) == 2
