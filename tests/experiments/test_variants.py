@@ -1,5 +1,8 @@
 """Variants: each changes what its name says and shares everything else."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from stickymoe.core.errors import SettingError
@@ -174,3 +177,13 @@ def test_a_variant_that_breaks_a_rule_is_refused():
         soft(-1.0).apply(load_recipe("demo"))
     with pytest.raises(SettingError, match="is unknown"):
         Variant("x", "X", {"objective.stickiness": 1.0}).apply(load_recipe("demo"))
+
+
+def test_the_page_of_the_variants_names_every_family_and_its_first_variant():
+    page = (Path(__file__).parents[2] / "docs" / "variants.md").read_text(encoding="utf-8")
+    for family, grid in FAMILIES.items():
+        assert f"\n| `{family}` | " in page, family
+        assert any(f"`{variant.name}`" in page for variant in grid), family
+    kinds = "soft|hard-window|hysteresis|shared|trajectory|boundary|document"
+    for mentioned in re.findall(rf"`((?:{kinds})-[\w.-]*\d[\w.-]*)`", page):
+        assert mentioned in VARIANTS, mentioned

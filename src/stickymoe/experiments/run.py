@@ -148,7 +148,12 @@ def _evaluate(
         batch_size=batch_size,
         device=model.device,
         keep_weights=True,
-        provenance={"model": recipe.label or recipe.name, "recipe": recipe.fingerprint(), "corpus": corpus.name},
+        provenance={
+            "model": recipe.label or recipe.name,
+            "recipe": recipe.fingerprint(),
+            "corpus": corpus.name,
+            "layers_per_pool": model.config.layers_per_pool,
+        },
         progress=lambda done, total: progress(f"evaluating on {split}", done, total) if progress else None,
     )
     found.trace.save(trace_file(folder, split))

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from stickymoe.traces.checks import DECODE, PREFILL
+from stickymoe.traces.decode_order import in_decode_order
 from stickymoe.traces.profile import UsageProfile, require_ordered
 from stickymoe.traces.streams import Stream, streams
 from stickymoe.traces.trace import RoutingTrace
@@ -25,6 +26,7 @@ __all__ = [
     "TraceReader",
     "TraceWriter",
     "UsageProfile",
+    "in_decode_order",
     "open_trace",
     "read_trace",
     "require_ordered",
