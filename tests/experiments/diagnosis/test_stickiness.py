@@ -5,6 +5,7 @@ import pytest
 
 from stickymoe.cache import simulate
 from stickymoe.experiments.diagnosis.budget import Budget
+from stickymoe.experiments.diagnosis.locality import SkewOrOrder, skew_or_order
 from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.stickiness import STAYS, _sample, stickiness_of
 from stickymoe.traces import RoutingTrace
@@ -14,8 +15,7 @@ BUDGET = Budget(4, 16, None, "")
 
 @pytest.fixture(scope="module")
 def modelled(plain_trace):
-    measured = simulate(plain_trace, "lru", 4).hit_rate
-    return stickiness_of(plain_trace, BUDGET, Semantics(), measured, {})
+    return stickiness_of(plain_trace, skew_or_order(plain_trace, BUDGET, Semantics()), Semantics(), {})
 
 
 def test_more_stickiness_is_more_overlap_and_more_hits(modelled):
@@ -35,7 +35,7 @@ def test_a_trace_that_the_model_describes_stands_on_its_curve(modelled):
 def test_between_its_points_the_curve_is_straight(modelled):
     middle = (modelled.overlaps[1] + modelled.overlaps[2]) / 2
     rates = next(curve.hit_rates for curve in modelled.curves if curve.slots == 4)
-    assert modelled.at(middle, 4) == pytest.approx((rates[1] + rates[2]) / 2)
+    assert modelled.at(middle) == pytest.approx((rates[1] + rates[2]) / 2)
 
 
 def test_synthetic_tokens_never_name_an_expert_twice_and_follow_popularity():
@@ -56,15 +56,25 @@ def test_a_kept_expert_stays_with_the_probability_asked_for():
         assert kept == pytest.approx(stay + (1 - stay) * 4 / 64, abs=0.03)
 
 
-@pytest.mark.parametrize("changes", [{"scope": "model"}, {"accesses": "top1"}])
-def test_what_is_not_modelled_is_said(plain_trace, changes):
-    unanswered = {}
-    assert stickiness_of(plain_trace, BUDGET, Semantics(**changes), 0.5, unanswered) is None
-    assert "one cache a layer and top-k" in unanswered["a sticky router"]
+def test_the_measured_star_is_lru_on_the_trace(plain_trace, modelled):
+    assert modelled.measured == pytest.approx(simulate(plain_trace, "lru", 4).hit_rate)
+
+
+def test_a_pool_is_modelled_by_its_slots_over_the_layers(plain_trace):
+    semantics = Semantics(scope="model")
+    order = skew_or_order(plain_trace, Budget(13, 48, None, "", "model"), semantics)
+    assert stickiness_of(plain_trace, order, semantics, {}).slots == 4
+
+
+def test_top1_is_modelled_with_one_expert_a_token(plain_trace):
+    semantics = Semantics(accesses="top1")
+    found = stickiness_of(plain_trace, skew_or_order(plain_trace, BUDGET, semantics), semantics, {})
+    assert found.measured == pytest.approx(simulate(plain_trace, "lru", 4, accesses="top1").hit_rate)
 
 
 def test_single_tokens_have_no_neighbours_to_be_like():
     unanswered = {}
     trace = RoutingTrace(np.zeros((3, 1, 1), dtype=int), np.arange(3), 2)
-    assert stickiness_of(trace, Budget(1, 2, None, ""), Semantics(), 0.5, unanswered) is None
+    order = SkewOrOrder(1, 0.5, 0.0, 0.0, None, 1.0, None, "neither")
+    assert stickiness_of(trace, order, Semantics(), unanswered) is None
     assert "neighbours" in unanswered["a sticky router"]

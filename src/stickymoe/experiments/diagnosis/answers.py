@@ -11,10 +11,11 @@ from stickymoe.experiments.diagnosis.policies import best_online
 from stickymoe.experiments.diagnosis.record import Diagnosis
 from stickymoe.experiments.diagnosis.remedies import Remedy
 from stickymoe.experiments.diagnosis.wording import loads, points, size, slots
-from stickymoe.experiments.formatting import percent
+from stickymoe.experiments.formatting import percent, times
 
 _STICKIER = 0.2
 _FEW = 256
+_MORE_LOADS = 1.005
 
 
 class Answer(NamedTuple):
@@ -84,15 +85,14 @@ def _policy(found: Diagnosis) -> str:
 
 
 def _targets(found: Diagnosis) -> str:
-    reached = [target for target in found.targets if target.slots is not None]
-    parts = [
-        f"{percent(target.hit_rate)} {target.slots:,}"
-        + ("" if target.total_bytes is None else f" ({size(target.total_bytes)})")
-        for target in reached
-    ]
-    if len(reached) < len(found.targets):
-        never = ", ".join(f"{100 * target.hit_rate:.0f}" for target in found.targets if target.slots is None)
-        parts.append(f"{never} % never (at most {percent(found.curve('lru').hit_rates[-1], 1)})")
+    parts = []
+    for target in found.targets:
+        if target.slots is not None:
+            inside = "" if target.total_bytes is None else f" ({size(target.total_bytes)})"
+            parts.append(f"{percent(target.hit_rate)} with {target.slots:,}{inside}")
+    never = [f"{100 * target.hit_rate:.0f}" for target in found.targets if target.slots is None]
+    if never:
+        parts.append(f"{', '.join(never)} % never (at most {percent(found.curve('lru').hit_rates[-1], 1)})")
     return "slots for LRU: " + ", ".join(parts)
 
 
@@ -151,8 +151,13 @@ def _remedies(found: Diagnosis) -> str:
         if not each.bound and (each.kind not in best or each.gain > best[each.kind].gain):
             best[each.kind] = each
     paying = [each.kind for each in best.values() if each.pays]
-    tried = ", ".join(f"{kind} {points(each.gain).removesuffix(' points')}" for kind, each in best.items())
+    tried = ", ".join(f"{kind} {_gain(each)}" for kind, each in best.items())
     return f"{', '.join(paying) or 'nothing tried'} (points over LRU: {tried})" if best else ""
+
+
+def _gain(remedy: Remedy) -> str:
+    more = "" if remedy.loads is None or remedy.loads <= _MORE_LOADS else f" at {times(remedy.loads)} the loads"
+    return points(remedy.gain).removesuffix(" points") + more
 
 
 def _time(found: Diagnosis) -> str:
@@ -162,8 +167,8 @@ def _time(found: Diagnosis) -> str:
     lru = timing.rows[0]
     gib = "" if timing.ms_saved_per_gib is None else f"; the next GiB saves {timing.ms_saved_per_gib:.1f} ms"
     return (
-        f"predicted {lru.ms_per_token:.0f} ms a token ({lru.tokens_per_second:.2f} a second), loads overlapped "
-        f"{lru.overlapped_ms_per_token:.0f} ms{gib}"
+        f"{lru.ms_per_token:.0f} ms a token predicted ({lru.tokens_per_second:.2f}/s), "
+        f"{lru.overlapped_ms_per_token:.0f} ms with loads hidden{gib}"
     )
 
 
@@ -172,7 +177,7 @@ def _sticky(found: Diagnosis) -> str:
     if model is None:
         return ""
     wanted = min(model.overlaps[-1], model.measured_overlap + _STICKIER)
-    change = model.at(wanted, found.budget.slots) - model.predicted
+    change = model.at(wanted) - model.predicted
     return (
         f"model: overlap {model.measured_overlap:.2f} → {wanted:.2f} brings {points(change)} "
         f"(here it says {percent(model.predicted)}, measured {percent(model.measured)})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,10 +69,11 @@ class NextStep:
     saved_per_token: float
 
 
-def curve_of(reports: Sequence[CacheReport], policy: str, capacities: Sequence[int]) -> Curve:
-    """Make a curve of the reports of one policy, one a capacity."""
-    layers = [_rates(report).tolist() for report in reports]
-    return Curve(policy, tuple(capacities), tuple(report.hit_rate for report in reports), tuple(map(tuple, layers)))
+def curve_of(reports: Mapping[int, CacheReport], policy: str) -> Curve:
+    """Make a curve of the reports of one policy, by capacity."""
+    sizes = sorted(reports)
+    layers = [tuple(_rates(reports[size]).tolist()) for size in sizes]
+    return Curve(policy, tuple(sizes), tuple(reports[size].hit_rate for size in sizes), tuple(layers))
 
 
 def _rates(report: CacheReport) -> np.ndarray:
@@ -96,6 +97,21 @@ def sparse_capacities(budget: Budget, demand: int, points: int) -> list[int]:
     first = min(max(1, demand), budget.experts)
     sizes = {round(size) for size in np.geomspace(first, budget.experts, points)}
     return sorted(sizes | {budget.slots})
+
+
+def between(curve: Curve, experts: int) -> list[int]:
+    """Return the capacities to add so that knee and targets are exact on a curve that leaves some out."""
+    sizes, added = curve.capacities, set[int]()
+    knee = sizes.index(knee_of(curve, experts))
+    places = [(knee - 1, knee), (knee, knee + 1)]
+    for rate in TARGETS:
+        reached = curve.smallest(rate)
+        if reached is not None:
+            places.append((sizes.index(reached) - 1, sizes.index(reached)))
+    for low, high in places:
+        if low >= 0 and high < len(sizes):
+            added |= set(range(sizes[low] + 1, sizes[high]))
+    return sorted(added)
 
 
 def knee_of(curve: Curve, experts: int) -> int:

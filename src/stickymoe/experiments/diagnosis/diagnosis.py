@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from stickymoe.cache import CacheReport
 from stickymoe.cache.calibration import Calibration
 from stickymoe.experiments.diagnosis.budget import Budget
 from stickymoe.experiments.diagnosis.curves import knee_of, next_step, targets_of
@@ -16,7 +17,7 @@ from stickymoe.experiments.diagnosis.phases import phase_results
 from stickymoe.experiments.diagnosis.policies import PolicyResult, best_online, policy_results
 from stickymoe.experiments.diagnosis.record import Diagnosis
 from stickymoe.experiments.diagnosis.remedies import remedies_of
-from stickymoe.experiments.diagnosis.replays import Replays, policy_names, replay_at_budget, replay_curves
+from stickymoe.experiments.diagnosis.replays import other_curves, policy_names, replay_at_budget, replay_curves
 from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.stickiness import stickiness_of
 from stickymoe.experiments.diagnosis.timing import Timing, timing_of
@@ -56,15 +57,15 @@ def diagnose(
     names = policy_names(policies)
     unanswered: dict[str, str] = {}
 
-    def step(number: int) -> None:
-        progress(f"diagnosing · {STEPS[number]}", number, len(STEPS))
+    def step(number: int, detail: str = "") -> None:
+        progress(f"diagnosing · {STEPS[number]}{detail}", number, len(STEPS))
 
     step(0)
-    lru_curve, belady_curve, larger = replay_curves(trace, facts.demand(semantics), budget, semantics)
-    step(1)
-    reports = replay_at_budget(trace, names, budget, semantics, unanswered)
-    replays = Replays(reports, larger, lru_curve, belady_curve)
+    demand = facts.demand(semantics)
+    lru_curve, belady_curve, larger = replay_curves(trace, demand, budget, semantics)
+    reports = replay_at_budget(trace, names, budget, semantics, unanswered, lambda name: step(1, f": {name}"))
     results = policy_results(reports, facts)
+    others = other_curves(trace, policies, results, demand, budget, semantics)
     step(2)
     warmth = warm_up(trace, budget, semantics, unanswered)
     step(3)
@@ -72,7 +73,7 @@ def diagnose(
     step(4)
     remedies = remedies_of(trace, budget, semantics, results, order, unanswered)
     step(5)
-    sticky = stickiness_of(trace, budget, semantics, reports["lru"].hit_rate, unanswered)
+    sticky = stickiness_of(trace, order, semantics, unanswered)
     lru, belady = reports["lru"], reports["belady"]
     shares = miss_shares(lru, belady)
     return Diagnosis(
@@ -83,7 +84,7 @@ def diagnose(
         shares=shares,
         verdict=verdict_of(shares, budget.slots, "a layer" if budget.scope == "layer" else "in one pool"),
         policies=results,
-        curves=[lru_curve, belady_curve],
+        curves=[lru_curve, belady_curve, *others],
         knee=knee_of(lru_curve, budget.experts),
         targets=targets_of(lru_curve, belady_curve, budget),
         next_step=next_step(lru_curve, budget, facts.requests_per_token),
@@ -95,13 +96,14 @@ def diagnose(
         stickiness=sticky,
         device=device_check(trace, budget, semantics, unanswered),
         cliff=lru.cliff,
-        timing=_timing(replays, results, facts, budget, calibration, link, unanswered),
+        timing=_timing(reports, larger, results, facts, budget, calibration, link, unanswered),
         unanswered=unanswered,
     )
 
 
 def _timing(
-    replays: Replays,
+    reports: Mapping[str, CacheReport],
+    larger: tuple[int, CacheReport] | None,
     results: list[PolicyResult],
     facts: TraceFacts,
     budget: Budget,
@@ -111,5 +113,5 @@ def _timing(
 ) -> Timing | None:
     best = best_online(results)
     shown = {"LRU": "lru", best.label: best.policy, "Belady (bound)": "belady"}
-    reports = {label: replays.at_budget[policy] for label, policy in shown.items()}
-    return timing_of(calibration, link, facts, budget, reports, replays.larger, unanswered)
+    chosen = {label: reports[policy] for label, policy in shown.items()}
+    return timing_of(calibration, link, facts, budget, chosen, larger, unanswered)

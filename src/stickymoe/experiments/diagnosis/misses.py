@@ -8,6 +8,7 @@ from stickymoe.cache import CacheReport
 
 _FITS = 0.02
 _GAP = 0.005
+_MOST = 0.6
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def miss_shares(lru: CacheReport, belady: CacheReport) -> MissShares:
 
 
 def verdict_of(shares: MissShares, slots: int, where: str) -> Verdict:
-    """Name the part that is more than half of the misses; `mixed` where none is.
+    """Name the part that is three fifths of the misses or more; `mixed` where none is.
 
     Args:
         shares: LRU's misses in parts.
@@ -60,7 +61,7 @@ def verdict_of(shares: MissShares, slots: int, where: str) -> Verdict:
     ranked = sorted(parts, key=lambda part: -parts[part])
     others = ", ".join(f"{part} {_p(parts[part] / total)}" for part in ranked)
     name, share = ranked[0], _p(parts[ranked[0]] / total)
-    if parts[name] <= total / 2:
+    if parts[name] < _MOST * total:
         return Verdict("mixed", f"No single failure; of LRU's misses {others}")
     rest = others.split(", ", 1)[1]
     said = {

@@ -46,7 +46,6 @@ def curve_table(found: Diagnosis) -> Table:
 
 def policy_table(found: Diagnosis) -> Table:
     """Return every policy at the budget."""
-    kinds = {"online": "can be built", "hindsight": "knows this trace's counts", "bound": "knows the future"}
     rows = [
         (
             each.label,
@@ -54,12 +53,13 @@ def policy_table(found: Diagnosis) -> Table:
             percent(each.gap_captured),
             fixed(each.loads_per_token, 1),
             size(each.bytes_per_token),
-            kinds[each.kind],
+            each.kind,
         )
         for each in found.policies
     ]
     heads = ("policy", "hit rate", "gap captured", "loads a token", "bytes a token", "kind")
-    return Table("Policies at the budget", heads, rows, words=(5,))
+    caption = "Policies at the budget; hindsight knows this trace's counts, a bound knows the future"
+    return Table(caption, heads, rows, words=(5,))
 
 
 def layer_table(found: Diagnosis) -> Table:
@@ -151,4 +151,4 @@ def sticky_table(found: Diagnosis) -> Table:
         for number, overlap in enumerate(model.overlaps)
     ]
     heads = ("overlap", *(f"{curve.slots} slots" for curve in model.curves))
-    return Table("Hit rate of LRU in the model", heads, rows)
+    return Table("Hit rate of LRU in the model, slots a layer", heads, rows)

@@ -31,9 +31,10 @@ def _curves(found: Diagnosis) -> dict[str, Any]:
         data.append(_line(curve, number, unit, found))
     for layer, name in enumerate(found.facts.layer_names):
         choices[f"layer {name}"] = [percents([row[layer] for row in curve.per_layer]) for curve in found.curves]
+    budget, knee = found.budget.slots, found.knee
     marks = [
-        _upright(found.budget.slots, "budget", "ink", "dash"),
-        _upright(found.knee, "knee", "muted", "dot"),
+        _upright(budget, "budget", "ink", "dash", budget < knee),
+        _upright(knee, "knee", "muted", "dot", knee < budget),
     ]
     layout = axes(unit, "hit rate, %") | {
         "shapes": [shape for shape, _ in marks],
@@ -128,7 +129,7 @@ def _remedies(found: Diagnosis) -> dict[str, Any]:
             "x": [round(100 * each.gain, 2) for each in chosen], "hovertemplate": "%{y}: %{x:+.1f} points",
             "marker": {"color": colour_of(1) if not bound else "var:muted", "pattern": {"shape": "/" if bound else ""}},
         })  # fmt: skip
-    layout = axes("hit rate above LRU on the same tokens, points", "")
+    layout = axes("points of hit rate above LRU", "")
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [each.name for each in rows],
                         "showgrid": False}  # fmt: skip
     layout["xaxis"] |= {"zeroline": True, "zerolinecolor": "var:ink"}
@@ -141,14 +142,14 @@ def _sticky(found: Diagnosis) -> dict[str, Any]:
     data: list[dict[str, Any]] = []
     for number, curve in enumerate(model.curves):
         data.append({
-            "type": "scatter", "mode": "lines+markers", "name": f"model, {curve.slots} slots",
+            "type": "scatter", "mode": "lines+markers", "name": f"model, {curve.slots} slots a layer",
             "x": _rounded(model.overlaps), "y": percents(curve.hit_rates),
             "hovertemplate": "overlap %{x:.2f}: %{y:.1f} %",
             "line": {"color": colour_of(number + 1), "dash": DASHES[number], "width": 2},
             "marker": {"symbol": SYMBOLS[number], "size": 6, "color": colour_of(number + 1)},
         })  # fmt: skip
     data.append({
-        "type": "scatter", "mode": "markers", "name": f"this trace, {found.budget.slots} slots (measured)",
+        "type": "scatter", "mode": "markers", "name": f"this trace, {model.slots} (measured)",
         "x": [round(model.measured_overlap, 4)], "y": [in_percent(model.measured)],
         "hovertemplate": "measured: overlap %{x:.2f}, %{y:.1f} %",
         "marker": {"symbol": "star", "size": 14, "color": "var:ink"},
@@ -159,10 +160,11 @@ def _sticky(found: Diagnosis) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _upright(x: float, name: str, colour: str, dash: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _upright(x: float, name: str, colour: str, dash: str, left: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     line = {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1,
             "line": {"color": f"var:{colour}", "width": 1.2, "dash": dash}}  # fmt: skip
-    note = {"x": x, "yref": "paper", "text": name, "showarrow": False, "xanchor": "left", "xshift": 3,
+    note = {"x": x, "yref": "paper", "text": name, "showarrow": False,
+            "xanchor": "right" if left else "left", "xshift": -3 if left else 3,
             "font": {"size": 11, "color": f"var:{colour}"}}  # fmt: skip
     return line, note
 

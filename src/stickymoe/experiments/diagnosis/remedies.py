@@ -14,7 +14,7 @@ from stickymoe.experiments.diagnosis.locality import SkewOrOrder
 from stickymoe.experiments.diagnosis.parts import first_part
 from stickymoe.experiments.diagnosis.policies import PolicyResult, best_online
 from stickymoe.experiments.diagnosis.settings import Semantics
-from stickymoe.experiments.formatting import TIMES, percent
+from stickymoe.experiments.formatting import percent, times
 from stickymoe.traces import RoutingTrace
 
 PAYS = 0.02
@@ -32,6 +32,7 @@ class Remedy:
         name: What it is.
         hit_rate: With it; for rules that drop experts, lookups spared count as hits.
         baseline: LRU on the same tokens.
+        loads: Experts loaded, ahead or on demand, over those of the baseline; None where it is the same as misses.
         cost: What it costs or where it was judged, in words; empty if nothing.
         bound: Whether it is out of reach: it knows the future, or this trace.
     """
@@ -42,6 +43,7 @@ class Remedy:
     baseline: float
     cost: str = ""
     bound: bool = False
+    loads: float | None = None
 
     @property
     def gain(self) -> float:
@@ -114,14 +116,13 @@ def _prefetch(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iter
         report = simulate_prefetch(
             part, predictor, budget.slots, budget=part.top_k, scope=semantics.scope, reset=semantics.reset
         )
-        if report.fetched == 0 and predictor != "oracle":
-            cost = "fetches nothing: what it predicts is resident already"
-        else:
-            loads = (report.fetched + report.misses) / max(1, report.plain_misses)
-            cost = f"{loads:.2f}{TIMES} the loads, {percent(report.accuracy)} of the fetches used{told}"
+        loads = (report.fetched + report.misses) / max(1, report.plain_misses)
+        cost = f"{times(loads)} the loads, {percent(report.accuracy)} of the fetches used{told}"
+        if report.fetched == 0:
+            cost = f"nothing is fetched, what it predicts is resident{told}"
         name = f"prefetch, {predictor.replace('-', ' ')}"
         plain = 1 - report.plain_misses / report.lookups
-        yield Remedy("prefetching", name, report.hit_rate, plain, cost, bound=predictor == "oracle")
+        yield Remedy("prefetching", name, report.hit_rate, plain, cost, predictor == "oracle", loads)
 
 
 def _dropping(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iterator[Remedy]:
@@ -133,10 +134,11 @@ def _dropping(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iter
         )
         yield Remedy(
             "dropping",
-            f"misses below {percent(threshold)} of the top weight dropped",
+            f"misses below {percent(threshold)} dropped",
             1 - report.misses / report.choices,
             report.plain_hit_rate,
-            f"{percent(report.dropped_share, 1)} of choices, {percent(report.mass_lost, 1)} of gate mass{told}",
+            f"{percent(report.dropped_share, 1)} of choices and {percent(report.mass_lost, 1)} of gate mass, weights "
+            f"below {percent(threshold)} of the token's largest{told}",
         )
 
 

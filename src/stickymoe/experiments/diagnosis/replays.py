@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from stickymoe.cache import POLICIES, CacheReport, hit_rate_curve, simulate
 from stickymoe.core.errors import StickyMoEError
 from stickymoe.core.settings import require_one_of
 from stickymoe.experiments.diagnosis.budget import Budget
-from stickymoe.experiments.diagnosis.curves import Curve, capacities_of, curve_of, next_capacity, sparse_capacities
+from stickymoe.experiments.diagnosis.curves import (
+    Curve,
+    between,
+    capacities_of,
+    curve_of,
+    next_capacity,
+    sparse_capacities,
+)
+from stickymoe.experiments.diagnosis.policies import PolicyResult
 from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import RoutingTrace
 
 ALWAYS = ("lru", "belady")
 BELADY_POINTS = 12
-
-
-@dataclass(frozen=True)
-class Replays:
-    """What was replayed.
-
-    Args:
-        at_budget: Every policy at the budget.
-        larger: Slots of the next step and LRU's report there; None where every expert fits.
-        lru: LRU's curve, every capacity.
-        belady: Belady's, some capacities.
-    """
-
-    at_budget: dict[str, CacheReport]
-    larger: tuple[int, CacheReport] | None
-    lru: Curve
-    belady: Curve
+OTHER_POINTS = 8
+MOST_CURVES = 4
+AFFORDABLE = 60_000_000  # lookups replayed for the curves of other policies: some seconds
 
 
 def policy_names(asked: Sequence[str]) -> list[str]:
@@ -46,11 +39,26 @@ def policy_names(asked: Sequence[str]) -> list[str]:
 
 
 def replay_at_budget(
-    trace: RoutingTrace, names: Sequence[str], budget: Budget, semantics: Semantics, unanswered: dict[str, str]
+    trace: RoutingTrace,
+    names: Sequence[str],
+    budget: Budget,
+    semantics: Semantics,
+    unanswered: dict[str, str],
+    told: Callable[[str], None] = lambda name: None,
 ) -> dict[str, CacheReport]:
-    """Replay policies at the budget; one that this trace cannot feed is left out with its reason."""
+    """Replay policies at the budget; one that this trace cannot feed is left out with its reason.
+
+    Args:
+        trace: The routing.
+        names: Of the policies, LRU and Belady among them.
+        budget: The cache's size.
+        semantics: How to count.
+        unanswered: Gets the reasons.
+        told: Told the name of each policy before its replay; the first one ever is compiled, which takes seconds.
+    """
     reports = {}
     for name in names:
+        told(name)
         try:
             reports[name] = simulate(trace, name, **budget.keywords(), **semantics.keywords())
         except StickyMoEError as error:
@@ -71,10 +79,33 @@ def replay_curves(
         budget: In both curves.
         semantics: How to count.
     """
-    keywords, after = semantics.keywords(), next_capacity(budget)
-    sizes = capacities_of(budget, *([] if after is None else [after]))
-    reports = hit_rate_curve(trace, "lru", sizes, **keywords)
-    few = sparse_capacities(budget, demand, BELADY_POINTS)
-    belady = curve_of(hit_rate_curve(trace, "belady", few, **keywords), "belady", few)
-    larger = None if after is None else (after, reports[sizes.index(after)])
-    return curve_of(reports, "lru", sizes), belady, larger
+    after = next_capacity(budget)
+    sizes = capacities_of(budget, demand, demand - 1, *([] if after is None else [after]))
+    reports = dict(zip(sizes, hit_rate_curve(trace, "lru", sizes, **semantics.keywords()), strict=True))
+    if more := between(curve_of(reports, "lru"), budget.experts):
+        reports |= dict(zip(more, hit_rate_curve(trace, "lru", more, **semantics.keywords()), strict=True))
+    belady = replay_curve(trace, "belady", sparse_capacities(budget, demand, BELADY_POINTS), semantics)
+    return curve_of(reports, "lru"), belady, None if after is None else (after, reports[after])
+
+
+def replay_curve(trace: RoutingTrace, policy: str, capacities: Sequence[int], semantics: Semantics) -> Curve:
+    """Return the curve of one policy at some capacities."""
+    reports = hit_rate_curve(trace, policy, capacities, **semantics.keywords())
+    return curve_of(dict(zip(capacities, reports, strict=True)), policy)
+
+
+def other_curves(
+    trace: RoutingTrace,
+    asked: Sequence[str],
+    results: Sequence[PolicyResult],
+    demand: int,
+    budget: Budget,
+    semantics: Semantics,
+) -> list[Curve]:
+    """Return curves of the policies asked for, then of the best that can be built, as many as their time allows."""
+    known = [each for each in results if each.policy not in ALWAYS]
+    ranked = [each.policy for each in known if each.policy in asked or each.kind == "online"]
+    names = sorted(ranked, key=lambda name: name not in asked)
+    sizes = sparse_capacities(budget, demand, OTHER_POINTS)
+    affordable = min(MOST_CURVES, AFFORDABLE // (trace.expert_ids.size * len(sizes)))
+    return [replay_curve(trace, name, sizes, semantics) for name in names[: max(len(asked), affordable)]]

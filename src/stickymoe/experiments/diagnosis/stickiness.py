@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stickymoe.cache import simulate
-from stickymoe.experiments.diagnosis.budget import Budget
+from stickymoe.experiments.diagnosis.locality import SkewOrOrder, top1_of
 from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.metrics import expert_overlap
 from stickymoe.traces import RoutingTrace
@@ -33,14 +33,16 @@ class Stickiness:
     """Model curves, and where the trace itself stands.
 
     Args:
+        slots: Slots a layer of the middle curve: the budget's; with one pool for the model, the pool's over the layers.
         overlaps: Overlap of neighbours in each synthetic trace.
         curves: One a capacity.
         measured_overlap: Of the trace.
-        measured: LRU's hit rate of the trace at the budget.
-        predicted: What the model says at the trace's own overlap and budget: how far to trust it.
+        measured: LRU's hit rate on the trace with `slots` a layer, token by token.
+        predicted: What the model says at the trace's own overlap and `slots`: how far to trust it.
         model: What was assumed.
     """
 
+    slots: int
     overlaps: tuple[float, ...]
     curves: tuple[StickyCurve, ...]
     measured_overlap: float
@@ -48,45 +50,41 @@ class Stickiness:
     predicted: float
     model: str = MODEL
 
-    def at(self, overlap: float, slots: int) -> float:
-        """Return the model's hit rate, interpolated between its points."""
-        rates = next(curve.hit_rates for curve in self.curves if curve.slots == slots)
+    def at(self, overlap: float) -> float:
+        """Return the model's hit rate with `slots`, interpolated between its points."""
+        rates = next(curve.hit_rates for curve in self.curves if curve.slots == self.slots)
         return float(np.interp(overlap, self.overlaps, rates))
 
 
 def stickiness_of(
-    trace: RoutingTrace, budget: Budget, semantics: Semantics, measured: float, unanswered: dict[str, str]
+    trace: RoutingTrace, order: SkewOrOrder, semantics: Semantics, unanswered: dict[str, str]
 ) -> Stickiness | None:
     """Synthesise traces of the same popularity and rising stickiness, replay them with a cache a layer.
 
     Args:
         trace: The trace, whose popularity and overlap are taken.
-        budget: Per layer; half and twice of it get curves too.
-        semantics: Modelled are caches of a layer and top-k accesses.
-        measured: LRU's hit rate at the budget, for comparison.
+        order: LRU on the trace at the budget; half and twice of its capacity get curves too.
+        semantics: Whether all experts of a token count, or the first alone.
         unanswered: Gets the reason where nothing can be modelled.
     """
-    question = "a sticky router"
-    if (semantics.scope, semantics.accesses) != ("layer", "topk"):
-        unanswered[question] = "modelled for one cache a layer and top-k accesses only"
-        return None
     if not trace.valid_pairs().any():
-        unanswered[question] = "no two tokens are neighbours"
+        unanswered["a sticky router"] = "no two tokens are neighbours"
         return None
+    asked = top1_of(trace) if semantics.accesses == "top1" else trace
     chosen = np.unique(np.linspace(0, trace.num_layers - 1, min(LAYERS, trace.num_layers)).round().astype(int))
-    popularity = _popularity(trace, chosen)
+    popularity = _popularity(asked, chosen)
     synthetic = [
         RoutingTrace(rows, np.zeros(len(rows), dtype=np.int64), trace.num_experts)
-        for rows in _sample(popularity, _width(trace, chosen))
+        for rows in _sample(popularity, _width(asked, chosen))
     ]
     overlaps = tuple(float(expert_overlap(each).mean()) for each in synthetic)
-    sizes = sorted({max(1, budget.slots // 2), budget.slots, min(trace.num_experts, budget.slots * 2)})
+    sizes = sorted({max(1, order.capacity // 2), order.capacity, min(trace.num_experts, order.capacity * 2)})
     curves = tuple(
         StickyCurve(size, tuple(simulate(each, "lru", size).hit_rate for each in synthetic)) for size in sizes
     )
-    own = float(expert_overlap(trace).mean())
-    found = Stickiness(overlaps, curves, own, measured, 0.0)
-    return Stickiness(overlaps, curves, own, measured, found.at(own, budget.slots))
+    own = float(expert_overlap(asked).mean())
+    found = Stickiness(order.capacity, overlaps, curves, own, order.lru, 0.0)
+    return replace(found, predicted=found.at(own))
 
 
 def _width(trace: RoutingTrace, chosen: np.ndarray) -> int:

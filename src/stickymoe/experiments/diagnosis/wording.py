@@ -35,6 +35,8 @@ def slots(budget: Budget, count: int) -> str:
 def asked(budget: Budget) -> str:
     """Return `32 slots a layer (25 %, 3.8 GiB)` and how it came about, where that says more."""
     told = slots(budget, budget.slots)
+    if budget.asked_bytes is not None:
+        return f"{told} of {budget.asked}"
     return told if budget.asked in ("", str(budget.slots)) else f"{told}; {budget.asked}"
 
 
