@@ -25,6 +25,7 @@ SHAPE = {
     "oracle": (1.01, 0.6, 1.3, 0.4),
     "hysteresis-w1-b1": (1.015, 0.4, 1.48, 0.32),
 }
+EVEN, FIRST_RESISTS = (1, 1, 1, 1), (1.5, 0.8, 0.85, 0.85)  # switch rates of layers over their mean
 BASES = {"small": 245.0, "medium": 270.0}
 
 
@@ -33,12 +34,13 @@ def invented_rows(sizes=("small",), seeds=(42, 43, 44), variants=tuple(SHAPE), *
 
 
 def invented_row(size="small", seed=42, variant="vanilla", *, complete=True, sweep="invented", **changes):
-    """One row; `change`, `rate`, `entropy` and `margin` replace the shape's, other words the row's fields."""
+    """One row; `change`, `rate`, `entropy`, `margin` and `layers` replace the shape's, other words the row's fields."""
     from stickymoe.experiments.sweeps.row import ResultRow
     from stickymoe.experiments.variants import FAMILIES, VARIANTS
 
     known = VARIANTS.get(variant)
     shape = dict(zip(("change", "rate", "entropy", "margin"), SHAPE.get(variant, SHAPE["vanilla"]), strict=True))
+    shape["layers"] = EVEN if variant in ("vanilla", "remoe") else FIRST_RESISTS
     numbers = {name: changes.pop(name, value) for name, value in shape.items()}
     metrics = changes.pop("metrics", None) or measured(size, seed, variant, **numbers)
     row = {
@@ -56,14 +58,13 @@ def invented_row(size="small", seed=42, variant="vanilla", *, complete=True, swe
     return ResultRow.model_validate(row)
 
 
-def measured(size, seed, variant, *, change, rate, entropy, margin):
+def measured(size, seed, variant, *, change, rate, entropy, margin, layers=None):
     noise = random.Random(f"{size} {seed} {variant}").uniform(-1, 1) * SEED_NOISE
     base = BASES.get(size, 200.0) * (1 + 0.01 * random.Random(f"{size} {seed}").uniform(-1, 1))
     perplexity = base * change * (1 + noise)
     rate = rate * (1 + noise)
     experts = TOP_K if variant == "dense" else EXPERTS
-    first = [min(1.0, rate * factor) for factor in (1.5, 0.8, 0.85, 0.85)]
-    per_layer = first if variant not in ("vanilla", "remoe") else [rate] * LAYERS
+    per_layer = [min(1.0, rate * factor) for factor in layers or EVEN]
     hits = round(10_000 * (1 - 0.65 * rate))
     return {
         "schema": 1, "split": "validation", "perplexity": perplexity, "cross_entropy": math.log(perplexity),

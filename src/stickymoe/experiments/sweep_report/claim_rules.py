@@ -8,8 +8,18 @@ from itertools import pairwise
 from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.formatting import fixed, percent, signed_percent
 from stickymoe.experiments.sweep_report import claim_values as values
-from stickymoe.experiments.sweep_report.claim_values import CHANGE, ENTROPY, RATE, REDUCTION, absent, present
+from stickymoe.experiments.sweep_report.claim_values import (
+    CHANGE,
+    ENTROPY,
+    RATE,
+    REDUCTION,
+    absent,
+    beside,
+    paper_reduction,
+    present,
+)
 from stickymoe.experiments.sweep_report.conditions import Condition, Verdict, at_least, at_most, open_unless
+from stickymoe.experiments.sweep_report.paper import paper_value
 from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
 from stickymoe.experiments.sweep_report.thresholds import THRESHOLDS
 from stickymoe.experiments.variants import FAMILIES, ORACLE, REMOE, hard_window, soft, soft_hard
@@ -37,8 +47,12 @@ def low_coefficients_are_harmless(size: SizeSummary) -> Decided:
 
 def switch_rate_falls(size: SizeSummary) -> Decided:
     """The switch rate falls monotonically with the coefficient, by much at the largest."""
+    text = f"reduction at {STRONGEST} at least {percent(THRESHOLDS.strong_reduction)}"
+    fall = at_least(
+        text, values.reduction(size, STRONGEST), THRESHOLDS.strong_reduction, REDUCTION, absent(size, STRONGEST)
+    )
+    asked = [beside(fall, paper_reduction(size.size, STRONGEST), REDUCTION)]
     ladder = [each.name for each in present(size, [BASELINE, *SOFTS])]
-    asked = []
     if BASELINE in ladder and STRONGEST in ladder and len(ladder) > 2:
         for below, above in pairwise(ladder):
             text = f"switch rate from {below} to {above} rises by at most {fixed(THRESHOLDS.monotone_slack)}"
@@ -47,17 +61,15 @@ def switch_rate_falls(size: SizeSummary) -> Decided:
     else:
         needs = f"needs {BASELINE}, {STRONGEST} and a coefficient between"
         asked.append(Condition("switch rate falls from coefficient to coefficient", "", Verdict.OPEN, needs))
-    text = f"reduction at {STRONGEST} at least {percent(THRESHOLDS.strong_reduction)}"
-    fall = values.reduction(size, STRONGEST)
-    asked.append(at_least(text, fall, THRESHOLDS.strong_reduction, REDUCTION, absent(size, STRONGEST)))
     return asked, present(size, [STRONGEST])
 
 
 def post_hoc_does_nothing(size: SizeSummary) -> Decided:
     """Tuning the gates alone does not reduce the switch rate."""
     name, limit = REMOE.name, THRESHOLDS.negligible_reduction
-    fall = values.reduction(size, name)
-    return [at_most(f"reduction of {name} at most {percent(limit)}", fall, limit, REDUCTION, absent(size, name))], []
+    text = f"reduction of {name} at most {percent(limit)}"
+    fall = at_most(text, values.reduction(size, name), limit, REDUCTION, absent(size, name))
+    return [beside(fall, paper_reduction(size.size, name), REDUCTION)], []
 
 
 def hard_window_is_dear(size: SizeSummary) -> Decided:
@@ -67,14 +79,16 @@ def hard_window_is_dear(size: SizeSummary) -> Decided:
     dearer = f"perplexity of {NARROW} above that of {MIDDLE}"
     wider = f"switch rate of {WIDE} not below {NARROW} by more than {fixed(THRESHOLDS.window_slack)}"
     excessive, above = THRESHOLDS.excessive_cost, values.perplexity_difference(size, MIDDLE, NARROW)
+    cost = at_least(dear, values.change(size, NARROW), excessive, CHANGE, absent(size, NARROW))
     costs = [
-        at_least(dear, values.change(size, NARROW), excessive, CHANGE, absent(size, NARROW)),
+        beside(cost, paper_value(size.size, NARROW, "change"), CHANGE),
         at_least(dearer, above, 0.0, CHANGE, absent(size, NARROW, MIDDLE)),
     ]
     widening = values.switch_difference(size, NARROW, WIDE)
     reason = "the gain of experts is not clear of zero: there may have been no quality to lose"
+    fall = at_least(local, values.reduction(size, NARROW), THRESHOLDS.window_reduction, REDUCTION, absent(size, NARROW))
     return [
-        at_least(local, values.reduction(size, NARROW), THRESHOLDS.window_reduction, REDUCTION, absent(size, NARROW)),
+        beside(fall, paper_reduction(size.size, NARROW), REDUCTION),
         *(open_unless(size.gain_is_clear, each, Verdict.FAILS, reason) for each in costs),
         at_least(wider, widening, -THRESHOLDS.window_slack, RATE, absent(size, NARROW, WIDE)),
     ], present(size, [NARROW, WIDE])
@@ -82,15 +96,14 @@ def hard_window_is_dear(size: SizeSummary) -> Decided:
 
 def soft_hard_is_lowest(size: SizeSummary) -> Decided:
     """Soft-Hard switches least of the paper's methods, at moderate cost."""
-    asked = []
-    for rival in PAPERS:
+    limit = THRESHOLDS.moderate_cost
+    asked = [_quality_kept(size, f"change of {ANCHORED} at most {signed_percent(limit)}", ANCHORED, limit)]
+    for rival in [STRONGEST, *(name for name in PAPERS if name != STRONGEST)]:
         if rival != ANCHORED and (rival in size.variants or rival == STRONGEST):
             lead = values.switch_difference(size, rival, ANCHORED)
             text = f"switch rate of {ANCHORED} below that of {rival}"
             asked.append(at_most(text, lead, 0.0, RATE, absent(size, ANCHORED, rival)))
-    limit = THRESHOLDS.moderate_cost
-    cost = _quality_kept(size, f"change of {ANCHORED} at most {signed_percent(limit)}", ANCHORED, limit)
-    return [*asked, cost], present(size, [ANCHORED])
+    return asked, present(size, [ANCHORED])
 
 
 def utilisation_is_preserved(size: SizeSummary) -> Decided:
@@ -137,6 +150,7 @@ def larger_tolerates_more(sizes: Sequence[SizeSummary]) -> list[Condition]:
 def _quality_kept(size: SizeSummary, text: str, name: str, limit: float) -> Condition:
     """Ask that quality is kept, which means something only where there is some that could be lost."""
     found = at_most(text, values.change(size, name), limit, CHANGE, absent(size, name))
+    found = beside(found, paper_value(size.size, name, "change"), CHANGE)
     reason = "the gain of experts over the dense control is not clear of zero: that quality was kept proves nothing"
     if size.gain is None:
         reason = "without a dense control it is unknown whether there was quality to lose"

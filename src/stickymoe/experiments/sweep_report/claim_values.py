@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.formatting import fixed, percent, signed_percent
 from stickymoe.experiments.results import RunResult
-from stickymoe.experiments.sweep_report.conditions import Scale
+from stickymoe.experiments.sweep_report.conditions import Condition, Scale
 from stickymoe.experiments.sweep_report.estimates import RESAMPLING, Results, mean_of, paired
+from stickymoe.experiments.sweep_report.paper import paper_value
 from stickymoe.experiments.sweep_report.summary import MEASURES, SizeSummary, VariantSummary, perplexity_change
 from stickymoe.experiments.sweep_report.thresholds import THRESHOLDS
 from stickymoe.metrics.intervals import Interval, mean_interval
@@ -43,6 +45,17 @@ def change(size: SizeSummary, name: str) -> Interval | None:
 def reduction(size: SizeSummary, name: str) -> Interval | None:
     """Return a variant's reduction of the switch rate against Vanilla."""
     return size.variants[name].reduction if name in size.variants else None
+
+
+def beside(condition: Condition, stated: float | None, scale: Scale) -> Condition:
+    """Return the condition with the paper's value beside it."""
+    return condition if stated is None else replace(condition, paper=scale.write(stated))
+
+
+def paper_reduction(size: str, name: str) -> float | None:
+    """Return the reduction that the paper's switch rates give."""
+    rate, vanilla = (paper_value(size, variant, "switch_rate") for variant in (name, BASELINE))
+    return None if rate is None or vanilla is None else 1 - rate / vanilla
 
 
 def switch_difference(size: SizeSummary, before: str, after: str) -> Interval | None:

@@ -39,6 +39,11 @@ class DecidedClaim:
         return together(self.conditions)
 
     @property
+    def missing(self) -> list[str]:
+        """Why values are not there, once each."""
+        return list(dict.fromkeys(each.reason for each in self.telling if not each.value))
+
+    @property
     def telling(self) -> list[Condition]:
         """The conditions that make the verdict what it is: those that fail, else those that are open, else all."""
         return [condition for condition in self.conditions if condition.verdict is self.verdict]

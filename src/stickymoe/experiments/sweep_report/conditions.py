@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stickymoe.metrics.intervals import Interval
@@ -26,12 +26,14 @@ class Condition:
         value: What was measured, with its interval; empty if nothing was.
         verdict: Decided.
         reason: Why it is open; empty if it is not.
+        paper: The paper's value; empty where its text gives none.
     """
 
     text: str
     value: str
     verdict: Verdict
     reason: str = ""
+    paper: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def open_unless(clear: bool, condition: Condition, verdict: Verdict, reason: str
     """Return the condition, or open where it comes to `verdict` although what would make that telling is not clear."""
     if clear or condition.verdict is not verdict:
         return condition
-    return Condition(condition.text, condition.value, Verdict.OPEN, reason)
+    return replace(condition, verdict=Verdict.OPEN, reason=reason)
 
 
 def together(conditions: Sequence[Condition]) -> Verdict:

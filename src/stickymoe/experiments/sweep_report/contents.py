@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stickymoe.experiments.formatting import fixed
+from stickymoe.experiments.formatting import duration
 from stickymoe.experiments.sweep_report.claims import DecidedClaim, decide
 from stickymoe.experiments.sweep_report.findings import sweep_headline
 from stickymoe.experiments.sweep_report.record import SweepResults
@@ -49,7 +49,7 @@ def _facts(sweep: SweepResults) -> list[tuple[str, str]]:
     facts = [
         ("Runs", f"{len(sweep.complete)} finished, {len(sweep.unfinished)} not, {len(sweep.missing)} missing"),
         ("Seeds", ", ".join(str(seed) for seed in sorted({run.seed for run in sweep.complete}))),
-        ("Training", f"{fixed(hours)} hours in all"),
+        ("Training", f"{duration(3600 * hours)} in all"),
     ]
     for label in dict.fromkeys(label for run in sweep.complete for label in run.facts if label != "Recipe"):
         values = sorted({run.facts[label] for run in sweep.complete if label in run.facts})

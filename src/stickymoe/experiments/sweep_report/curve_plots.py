@@ -22,7 +22,7 @@ CURVES: dict[str, tuple[str, LogValue]] = {
 _Estimate = Callable[[VariantSummary], "Interval | None"]
 SENSITIVITY: dict[str, tuple[str, _Estimate]] = {
     "switch_rate": ("switch rate", lambda each: each.means["switch_rate"]),
-    "change": ("change of perplexity, %", lambda each: scaled(each.change, 100)),
+    "change": ("change of perplexity, %", lambda each: scaled(_against_itself(each), 100)),
     "share_kept": ("gain kept, %", lambda each: scaled(each.share_kept, 100)),
     "gate_entropy": (
         "gate entropy, share of its ceiling",
@@ -36,6 +36,8 @@ def training_plot(size: SizeSummary, name: str, looks: Looks) -> Plot:
     title, value = CURVES[name]
     data = []
     for each in size.variants.values():
+        if each.is_dense and name != "cross_entropy":
+            continue
         steps, values = _mean_curve(each, value)
         if steps:
             look = line_of(size.size, each, looks[each.name])
@@ -84,6 +86,10 @@ def scaled(found: Interval | None, factor: float) -> Interval | None:
         return None
     low, high = (None if end is None else factor * end for end in (found.low, found.high))
     return Interval(factor * found.mean, low, high, found.n)
+
+
+def _against_itself(each: VariantSummary) -> Interval | None:
+    return Interval(0.0, None, None, len(each.seeds)) if each.name == BASELINE else each.change
 
 
 def _ladder() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What came out, in sentences with their numbers: the headline, and at each size the best bargain and the worst news."""
+"""What came out, in sentences with numbers: the headline, and at each size the best bargain and the worst news."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENOUGH_KEPT = 0.5
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence under a heading; `tone` is good, bad or plain."""
+    """A sentence under a heading; `tone` is good, bad or even."""
 
     heading: str
     text: str
@@ -35,7 +35,7 @@ def sweep_headline(sweep: SweepResults, claims: Sequence[DecidedClaim]) -> str:
     said = []
     for where in dict.fromkeys(claim.where for claim in claims):
         verdicts = [claim.verdict for claim in claims if claim.where == where]
-        counts = [f"{verdicts.count(verdict)} {word}" for verdict, word in _WORDS if verdict in verdicts]
+        counts = [_counted(verdicts.count(verdict), *words) for verdict, words in _WORDS if verdict in verdicts]
         said.append(f"at {where} {', '.join(counts)}")
     return f"{runs}. Of the paper's claims, {'; '.join(said)}."
 
@@ -46,7 +46,7 @@ def findings(size: SizeSummary) -> list[Finding]:
     if size.gain is not None:
         gain = f"{written(size.gain, lambda value: fixed(value, 3))} nats a token over the dense control"
         clear = "" if size.gain_is_clear else ", not clear of zero: locality is free here and proves nothing"
-        found.append(Finding("What experts are worth", gain + clear, "plain" if size.gain_is_clear else "bad"))
+        found.append(Finding("What experts are worth", gain + clear, "even" if size.gain_is_clear else "bad"))
     best = best_bargain(size)
     if best is not None:
         found.append(Finding("Best bargain", _bargain(best), "good"))
@@ -74,7 +74,15 @@ def best_bargain(size: SizeSummary) -> VariantSummary | None:
     return min(kept, key=lambda each: each.miss_ratio.mean if each.miss_ratio else 1.0, default=None)
 
 
-_WORDS = ((Verdict.HOLDS, "hold"), (Verdict.FAILS, "do not hold"), (Verdict.OPEN, "cannot be told"))
+_WORDS = (
+    (Verdict.HOLDS, ("holds", "hold")),
+    (Verdict.FAILS, ("does not hold", "do not hold")),
+    (Verdict.OPEN, ("cannot be told", "cannot be told")),
+)
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
 
 
 def _kept(each: VariantSummary) -> float:

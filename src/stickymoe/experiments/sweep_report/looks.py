@@ -41,6 +41,6 @@ def looks_of(sizes: Sequence[SizeSummary]) -> dict[str, VariantLook]:
             if name == DENSE:
                 looks[name] = VariantLook("var:muted", "line-ew-open", "dash")
             else:
-                shift = member + 3 * ((number - 1) // (SERIES - 1))  # a second round of colours has other symbols
+                shift = member + 3 * (max(number - 1, 0) // (SERIES - 1))  # a second round of colours has other symbols
                 looks[name] = VariantLook(colour, SYMBOLS[shift % SERIES], DASHES[member % SERIES])
     return looks

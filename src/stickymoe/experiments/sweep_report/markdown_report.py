@@ -58,11 +58,12 @@ def _claims(claims: Sequence[DecidedClaim]) -> str:
 
 
 def _measured(claim: DecidedClaim) -> str:
-    return "; ".join([*(_condition(each) for each in claim.telling), *claim.remarks])
+    return "; ".join([*(_condition(each) for each in claim.telling if each.value), *claim.missing, *claim.remarks])
 
 
 def _condition(each: Condition) -> str:
-    found = f"{each.text}: {each.value}" if each.value else each.text
+    found = f"{each.text}: {each.value}"
+    found += f", the paper {each.paper}" if each.paper else ""
     return f"{found} ({each.reason})" if each.reason else found
 
 

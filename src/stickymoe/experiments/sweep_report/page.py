@@ -48,7 +48,7 @@ def sweep_page(contents: Contents) -> str:
         cautions=contents.cautions,
         families=_switches(sizes, looks),
         paper_switch=PAPER if any(knows(size.size) for size in sizes) else "",
-        claims=contents.claims,
+        claims=_grouped(contents.claims),
         verdict_class=_verdict_class,
         blocks=[_block(size) for size in sizes],
         ladder=list(SENSITIVITY) if has_ladder(sizes) else [],
@@ -109,6 +109,13 @@ def _block(size: SizeSummary) -> dict[str, Any]:
         "curves": list(CURVES) if has_curves(size) else [],
         "figures": [f"Figure {number}{letter or ''}" if letter else f"As figure {number}" for number in (1, 2)],
     }
+
+
+def _grouped(claims: Sequence[DecidedClaim]) -> list[tuple[str, list[DecidedClaim]]]:
+    found: dict[str, list[DecidedClaim]] = {}
+    for claim in claims:
+        found.setdefault(claim.claim, []).append(claim)
+    return list(found.items())
 
 
 def _verdict_class(claim: DecidedClaim) -> str:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stickymoe.core.files import whole_file
+from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.page.plots import SYMBOLS
 from stickymoe.experiments.pareto import non_dominated
 from stickymoe.experiments.plot_labels import label_points
@@ -22,6 +23,7 @@ MEASURES = {
 }
 _MARKERS = dict(zip(SYMBOLS, ("o", "s", "D", "^", "x", "P", "v", "*"), strict=True))
 _FAINT = 0.35
+_MOST_NAMED = 14
 
 
 def save_pictures(folder: Path, sizes: Sequence[SizeSummary]) -> list[tuple[str, Path]]:
@@ -61,8 +63,9 @@ def _draw(ax: Axes, size: SizeSummary, measure: str, label: str, looks: dict[str
     ax.margins(x=0.15, y=0.15)
     ax.set_xlabel(label)
     ax.set_ylabel("Perplexity (← lower is better)")
-    named = [index for index in range(len(shown)) if index in front or shown[index].name == "vanilla"]
-    label_points(ax, [points[index] for index in named], [shown[index].label for index in named], INK, path)
+    every = len(shown) <= _MOST_NAMED
+    names = [each.label if every or index in front or each.name == BASELINE else "" for index, each in enumerate(shown)]
+    label_points(ax, points, names, INK, path)
 
 
 def _mean(each: VariantSummary, measure: str) -> float:

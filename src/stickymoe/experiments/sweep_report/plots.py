@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.metrics_file import LayerMeasure, RoutingMeasures
 from stickymoe.experiments.page.plots import axes, in_percent
 from stickymoe.experiments.pareto import non_dominated
@@ -48,14 +49,21 @@ def pareto_plot(size: SizeSummary, measure: str, looks: Looks) -> Plot:
         {"type": "scatter", "mode": "lines", "x": [in_percent(abs(points[index][0])) for index in front],
          "y": [points[index][1] for index in front], "line": {"color": "var:muted", "width": 1}, "hoverinfo": "skip"}
     ]  # fmt: skip
+    xs = [abs(x) for x, _ in points]
     for index, each in enumerate(shown):
-        data.append(_mean_point(size.size, each, measure, looks[each.name], index in front))
+        above = "bottom" if index in front and front.index(index) % 2 else "top"  # neighbours on the line make way
+        place = f"{above} {_side(xs[index], xs)}"
+        data.append(_mean_point(size.size, each, measure, looks[each.name], index in front, place))
         if len(each.seeds) > 1:
             data.append(_seed_points(size.size, each, measure, looks[each.name]))
-    data += _dense_line(size, [abs(x) for x, _ in points])
+    data += _dense_line(size, xs)
     data.append(_paper_points(size.size, measure))
     word = "hit rate, % (higher is better →)" if higher else "← switch rate, % (lower is better)"
-    return {"data": data, "layout": axes(word, "← perplexity (lower is better)") | {"showlegend": False}}
+    layout = axes(word, "← perplexity (lower is better)") | {"showlegend": False}
+    if xs:
+        room = 0.12 * (max(xs) - min(xs)) or 0.05
+        layout["xaxis"] |= {"range": [in_percent(min(xs) - room), in_percent(max(xs) + room)]}
+    return {"data": data, "layout": layout}
 
 
 def layers_plot(size: SizeSummary, looks: Looks) -> Plot:
@@ -93,21 +101,27 @@ def load_plot(size: SizeSummary, measure: str, title: str, looks: Looks) -> Plot
     return {"data": data, "layout": layout}
 
 
-def _mean_point(size: str, each: VariantSummary, measure: str, look: VariantLook, on_front: bool) -> Plot:
+def _mean_point(size: str, each: VariantSummary, measure: str, look: VariantLook, on_front: bool, place: str) -> Plot:
     seeds = "one seed" if len(each.seeds) == 1 else f"{len(each.seeds)} seeds"
     kept = "" if each.share_kept is None else f"<br>gain kept {100 * each.share_kept.mean:.0f} %"
     name = "hit rate" if measure == "hit_rate" else "switch rate"
     beaten = "" if on_front else "<br>beaten in both by another"
     return {
-        "type": "scatter", "mode": "markers+text" if on_front else "markers",
+        "type": "scatter", "mode": "markers+text" if on_front or each.name == BASELINE else "markers",
         "x": [in_percent(_mean(each, measure))], "y": [round(_mean(each, "perplexity"), 2)],
-        "text": [each.label], "textposition": "top center", "textfont": {"size": 10.5, "color": "var:muted"},
+        "text": [each.label], "textposition": place, "textfont": {"size": 10.5, "color": "var:muted"},
         "error_x": bars([each.means[measure]], 100), "error_y": bars([each.means["perplexity"]], 1),
         "opacity": 1 if on_front else BEATEN, "meta": meta_of(size, each), "cliponaxis": False,
         "marker": {"color": look.colour, "symbol": look.symbol, "size": 10},
         "hovertemplate": f"<b>{each.label}</b>, {seeds}<br>{name} %{{x:.1f}} %<br>perplexity %{{y:.1f}}{kept}{beaten}"
                          "<extra></extra>",
     }  # fmt: skip
+
+
+def _side(x: float, xs: Sequence[float]) -> str:
+    """Say to which side of its point a label has room."""
+    place = (x - min(xs)) / ((max(xs) - min(xs)) or 1)
+    return "right" if place < 0.2 else "left" if place > 0.8 else "center"
 
 
 def _seed_points(size: str, each: VariantSummary, measure: str, look: VariantLook) -> Plot:

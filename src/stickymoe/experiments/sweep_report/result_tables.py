@@ -12,8 +12,8 @@ from stickymoe.experiments.sweep_report.paper import knows, paper, paper_layer, 
 from stickymoe.experiments.sweep_report.run_pages import anchor_of
 from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
 
-RESULTS = {"small": "Table 6", "medium": "Table 7"}
-LAYERS = {"small": "Table 9", "medium": "Table 8"}
+RESULTS = {"small": 6, "medium": 7}
+LAYERS = {"small": 9, "medium": 8}
 
 
 def results_table(size: SizeSummary) -> Grid:
@@ -78,36 +78,35 @@ def at_layer(layer: int) -> Callable[[RunResult], float | None]:
 
 
 def _cells(size: str, each: VariantSummary) -> list[Cell]:
-    def stated(measure: str, write: Callable[[float], str]) -> str:
+    def stated(measure: str, sign: str = "", factor: float = 1, unit: str = "") -> str:
         found = paper_value(size, each.name, measure)
-        return "" if found is None else write(found)
+        return "" if found is None else f"{factor * found:{sign}g}".replace("-", "\N{MINUS SIGN}") + unit
 
     means, flat = each.means, bool(each.flat_layers())
     fewer = paper_value(size, each.name, "miss_reduction")
-    bound = "" if each.is_dense or not knows(size) or not each.family.startswith("soft") else f">{_above()}"
+    bound = f">{paper()['utilisation_entropy_above']:g}" if knows(size) and each.family in ("soft", "soft-hard") else ""
     return [
-        over_seeds(means["perplexity"], _one, paper=stated("perplexity", _one)),
-        over_seeds(each.change, signed_percent, paper=stated("change", signed_percent)),
+        over_seeds(means["perplexity"], _one, paper=stated("perplexity")),
+        over_seeds(each.change, signed_percent, paper=stated("change", "+", 100, " %")),
         over_seeds(each.share_kept, percent),
-        over_seeds(means["switch_rate"], _three, paper=stated("switch_rate", _three)),
-        over_seeds(means["hit_rate"], _tenths, paper=stated("hit_rate", _tenths)),
+        over_seeds(means["switch_rate"], _three, paper=stated("switch_rate")),
+        over_seeds(means["hit_rate"], _tenths, paper=stated("hit_rate", "", 100, " %")),
         over_seeds(each.miss_ratio, times, paper="" if fewer is None else f"1/{fewer:g}{TIMES}"),
         over_seeds(means["overlap"], fixed),
-        over_seeds(means["utilisation_entropy"], fixed, paper=bound if each.family in ("soft", "soft-hard") else ""),
+        over_seeds(means["utilisation_entropy"], fixed, paper=bound),
         over_seeds(means["gate_entropy"], fixed, warns=flat),
         over_seeds(means["gate_margin"], fixed, warns=flat),
         over_seeds(means["load_cv"], fixed),
         over_seeds(means["busiest"], fixed),
-        Cell(str(len(each.seeds)), ", ".join(str(seed) for seed in each.seeds)),
+        Cell(", ".join(str(seed) for seed in each.seeds)),
     ]
 
 
-def _number(numbers: dict[str, str], size: str) -> str:
-    return numbers.get(size, "As " + " and ".join(sorted(numbers.values())).replace(" and Table", " and"))
-
-
-def _above() -> str:
-    return f"{paper()['utilisation_entropy_above']:g}"
+def _number(numbers: dict[str, int], size: str) -> str:
+    """Return the paper's table that shows the same of this size; of one that it has not, the tables of its own."""
+    if size in numbers:
+        return f"Table {numbers[size]}"
+    return "As tables " + " and ".join(str(number) for number in sorted(numbers.values()))
 
 
 def _one(value: float) -> str:

@@ -15,6 +15,10 @@ from stickymoe.experiments.ribbon import RoutedPassage
 from stickymoe.experiments.sweep_report.record import RunRecord, SweepResults, ordered
 from stickymoe.experiments.sweeps.row import ResultRow
 from stickymoe.experiments.sweeps.rows import read_rows
+from stickymoe.experiments.sweeps.sweep_file import Sweep, load_sweep, shipped_sweeps
+from stickymoe.experiments.variants import choose_variants
+
+SWEEP_FILE = "sweep.toml"
 
 
 def read_sweep(place: Path) -> SweepResults:
@@ -23,6 +27,7 @@ def read_sweep(place: Path) -> SweepResults:
     Raises:
         DataError: There are no rows, a file cannot be used, rows are of several sweeps, a run has two, or the runs of a
             size were measured on other tokens.
+        SettingError: The sweep's own file breaks a rule.
     """
     return sweep_of(read_rows(place), place)
 
@@ -39,24 +44,35 @@ def sweep_of(rows: Sequence[ResultRow], place: Path = Path()) -> SweepResults:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DataError(f"{place}: a run must have one row, got several of {twice[0]}; keep the one that stands")
     name = rows[0].sweep
+    file = _sweep_file(name, place)
+    known = None if file is None else load_sweep(file)
+    title = (known and known.title) or f"Sweep {name}"
     sweep = SweepResults(
         name=name,
-        title=f"Sweep {name}",
+        title=title,
         note="; ".join(sorted({row.note for row in rows if row.note})),
         runs=tuple(_record(row, place) for row in rows),
-        planned=_grid(rows),
-        command=shlex.join(["stickymoe", "sweep", name]),
+        planned=_grid(rows, known),
+        command=shlex.join(["stickymoe", "sweep", str(file) if file and file.parent == place else name]),
     )
     sweep.check()
     return sweep
 
 
-def _grid(rows: Sequence[ResultRow]) -> tuple[str, ...]:
-    """Return the names of all runs of the grid that the rows span."""
-    sizes = list(dict.fromkeys(row.size for row in rows))
-    seeds = sorted({row.seed for row in rows})
-    variants = ordered([row.variant for row in rows])
-    return tuple(f"{size}/{seed}/{variant}" for size in sizes for seed in seeds for variant in variants)
+def _sweep_file(name: str, place: Path) -> Path | None:
+    """Return the sweep's own file beside its rows, or the shipped one of its name, to know what else belongs to it."""
+    own = place / SWEEP_FILE
+    return own if own.is_file() else shipped_sweeps().get(name)
+
+
+def _grid(rows: Sequence[ResultRow], known: Sweep | None) -> tuple[str, ...]:
+    """Return the names of all runs: those of the sweep's file, and of the grid that the rows span."""
+    sizes = list(dict.fromkeys([*(known.sizes if known else ()), *(row.size for row in rows)]))
+    seeds = sorted({*(known.seeds if known else ()), *(row.seed for row in rows)})
+    variants = {row.variant for row in rows}
+    if known:
+        variants |= {variant.name for variant in choose_variants(known.variants)}
+    return tuple(f"{size}/{seed}/{variant}" for size in sizes for seed in seeds for variant in ordered(variants))
 
 
 def _record(row: ResultRow, place: Path) -> RunRecord:
@@ -113,4 +129,5 @@ def _passage(row: ResultRow) -> RoutedPassage | None:
 
 
 def _words(key: str) -> str:
-    return key.replace("_", " ").capitalize()
+    words = key.replace("_gib", ", GiB").replace("_", " ")
+    return words[:1].upper() + words[1:]

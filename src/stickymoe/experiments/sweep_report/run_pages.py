@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stickymoe.experiments.formatting import DASH, fixed, percent
+from stickymoe.experiments.formatting import DASH, duration, fixed, percent
 from stickymoe.experiments.sweep_report.record import RunRecord, SweepResults, ordered
 from stickymoe.experiments.sweep_report.summary import MEASURES
 
@@ -70,14 +70,14 @@ def _seed(run: RunRecord) -> int:
 
 def _line(sweep: SweepResults, run: RunRecord) -> RunLine:
     state = "finished" if run.is_complete else run.problem or f"{run.steps_done:,} of {run.steps:,} steps"
-    hours = {} if run.hours is None else {"Training": f"{run.steps_done:,} steps in {fixed(run.hours)} h"}
+    hours = {} if run.hours is None else {"Training": f"{run.steps_done:,} steps in {duration(3600 * run.hours)}"}
     return RunLine(
         anchor=anchor_of(run.size, run.variant, run.seed),
         seed=run.seed,
         state=state,
         numbers=_numbers(run),
         facts=hours | run.facts,
-        command=f"{sweep.command} --only {shlex.quote(run.name)}",
+        command=f"{sweep.command} --only {shlex.quote(run.name)} --out again",
         recipe=_toml(run.recipe),
     )
 

@@ -99,9 +99,9 @@ def _seeds(sizes: Sequence[SizeSummary]) -> list[str]:
 def _gaps(sweep: SweepResults) -> list[str]:
     found = []
     if sweep.unfinished:
-        found.append(f"{_runs(len(sweep.unfinished))} not finished and nowhere shown as such; they are listed below.")
+        found.append(f"{_runs(len(sweep.unfinished))} begun and not finished: listed below, and in no number above it.")
     if sweep.missing:
-        found.append(f"{_runs(len(sweep.missing))} of the grid not there at all; they are listed below.")
+        found.append(f"{_runs(len(sweep.missing))} missing from the grid: listed below.")
     return found
 
 

@@ -4,6 +4,7 @@
   "use strict";
   const drawings = JSON.parse(document.getElementById("plots").textContent);
   const PRINT_WIDTH = 940;
+  const PRINT_HALF = 455; // two plots beside each other
   const PRINT = { ink: "#1b2026", muted: "#5c6670", grid: "#e2e5e8", rule: "#d5d9dd", card: "#ffffff" };
   let printing = false;
 
@@ -21,8 +22,9 @@
   };
 
   const layoutOf = (drawing, element) => {
-    const width = printing ? PRINT_WIDTH : element.clientWidth;
-    const narrow = width < 560;
+    const half = element.closest(".pair");
+    const width = printing ? (half ? PRINT_HALF : PRINT_WIDTH) : element.clientWidth;
+    const narrow = width < (half ? 400 : 560);
     const { tall, showlegend = drawing.data.length > 1, ...given } = drawing.layout;
     const legendRows = showlegend ? Math.ceil(drawing.data.length / (narrow ? 2 : 5)) : 0;
     return coloured({

@@ -19,6 +19,15 @@
     });
   }
 
+  for (const button of document.querySelectorAll("button[data-family]")) {
+    button.addEventListener("click", () => {
+      const members = boxes.filter((box) => box.dataset.of === button.dataset.family);
+      const on = !members.some((box) => box.checked);
+      for (const box of members) box.checked = on;
+      apply();
+    });
+  }
+
   const open = (anchor) => {
     const target = document.getElementById(anchor);
     if (!target) return;
