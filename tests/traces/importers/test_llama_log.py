@@ -2,8 +2,9 @@
 
 import pytest
 
-from stickymoe.core.errors import TraceWarning
+from stickymoe.core.errors import TraceError, TraceWarning
 from stickymoe.traces import DECODE, PREFILL, read_trace
+from stickymoe.traces.importers import llama_log
 
 LOG = """llama_model_loader: loaded meta data
 EXPERT|L0|T2: [1,2,7] [3, 1, 0]
@@ -32,6 +33,18 @@ def test_brackets_are_tokens(written):
     assert trace.num_experts == 8
 
 
+def test_blocks_of_any_size_read_the_same(written, monkeypatch):
+    whole = read_trace(written())
+    for size in (1, 40, 100):
+        monkeypatch.setattr(llama_log, "BLOCK_BYTES", size)
+        assert read_trace(written()) == whole
+    monkeypatch.setattr(llama_log, "BLOCK_BYTES", 100)
+    with pytest.raises(TraceError, match="line 7 must read"):
+        read_trace(written(LOG + "EXPERT|L0|T1 [2,1]\n"))
+    with pytest.raises(TraceError, match="line 6 must name as many experts"):
+        read_trace(written(LOG.replace("[4,5,6]", "[4,5,6,7]")))
+
+
 def test_tokens_that_the_log_left_out_are_warned_of(written):
     with pytest.warns(TraceWarning, match="at most 2 tokens of a forward pass"):
         read_trace(written(LOG.replace("T2", "T37")))
@@ -40,7 +53,7 @@ def test_tokens_that_the_log_left_out_are_warned_of(written):
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        ("", "empty"),
+        ("", "found none"),
         ("nothing here\n", "found none"),
         (LOG + "EXPERT|L0|T1: [2,1", "line 7 must read"),
         (LOG + "EXPERT|L0|T1: [2,1]\n", "line 7 must name as many experts a token as the others, got 2 ids against 3"),

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pc
 
 from stickymoe.core.errors import TraceError
 from stickymoe.traces.importers.forwards import Blocks, require_told, trace_of, warn
 from stickymoe.traces.importers.importer import Head, Importer, ReadOptions
 from stickymoe.traces.importers.lines import blocks_of_lines
+from stickymoe.traces.importers.numbers import numbers_in
 from stickymoe.traces.importers.records import MAX_TOP_K
 from stickymoe.traces.trace import RoutingTrace, same_array
 
@@ -133,7 +132,7 @@ def _rank(path: Path) -> _Rank:
             rows.append(found.count(b"[") - 1)
             lists.append(found)
         if lists:
-            ids.append(_flat(b",".join(lists)).reshape(-1, top_k))
+            ids.append(numbers_in(b",".join(lists)).astype(np.int32).reshape(-1, top_k))
     if not heads:
         raise TraceError(f"{path.name} must hold at least one record, found none")
     keys = [key for _, key in heads]
@@ -180,18 +179,6 @@ def _head(head: dict[str, Any], tokens: int, top_k: int, place: str) -> tuple[in
         if told[name] != found:
             raise TraceError(f"{place} must have its {name}, {told[name]}, in 'top_indices', got {found}")
     return told["step"], (block, told["mtp_idx"], told["layer"])
-
-
-def _flat(lists: bytes) -> np.ndarray:
-    """Return all numbers of lists that are known to be well formed."""
-    numbers = lists.translate(bytes.maketrans(b",", b"\n"), b"[]")
-    table = pc.read_csv(
-        pa.BufferReader(numbers),
-        read_options=pc.ReadOptions(column_names=["id"], use_threads=False),
-        convert_options=pc.ConvertOptions(column_types={"id": pa.int32()}, null_values=[]),
-    )
-    ids: np.ndarray = table["id"].to_numpy()
-    return ids
 
 
 def _distinct(ranks: list[_Rank]) -> list[_Rank]:
