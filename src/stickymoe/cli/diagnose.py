@@ -31,7 +31,7 @@ def diagnose(
     capacity: list[Capacity] | None,
     expert_bytes: int | None,
     policies: tuple[str, ...],
-    semantics: dict[str, str],
+    semantics: dict[str, Any],
     cost: Path | None,
     link: str,
     out: Path,

@@ -15,6 +15,10 @@ _CHOICES = {
     "prefill": (("token", "pass"), "An event of prefill: a token, or a whole forward pass."),
     "count": (("assignments", "unique"), "An expert wanted twice in one event: two lookups, or one."),
     "reset": (("sequence", "never"), "Cold cache at each sequence, or one cache throughout."),
+    "admission": (
+        ("always", "whole", "bypass"),
+        "Every miss, an event whole or not at all, or a miss may leave at once.",
+    ),
 }
 
 
@@ -23,8 +27,10 @@ def semantics_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def counts(**given: Any) -> Any:
-        return command(semantics={name: given.pop(name) for name in _CHOICES}, **given)
+        return command(semantics={name: given.pop(name) for name in (*_CHOICES, "batch")}, **given)
 
+    text = "Sequences that run together, their experts of a step united."
+    counts = click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, help=text)(counts)
     for name, (values, text) in reversed(_CHOICES.items()):
         option = click.option(f"--{name}", type=click.Choice(values), default=values[0], show_default=True, help=text)
         counts = option(counts)

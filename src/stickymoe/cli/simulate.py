@@ -33,7 +33,7 @@ def simulate(
     policies: tuple[str, ...],
     capacities: list[Capacity],
     expert_bytes: int | None,
-    semantics: dict[str, str],
+    semantics: dict[str, Any],
     cost: Path | None,
     link: str,
     as_json: bool,

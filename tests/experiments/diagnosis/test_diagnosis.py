@@ -100,6 +100,8 @@ def test_a_trace_that_knows_everything_gets_every_answer_but_times(full_diagnosi
         {"replay": "sequential"},
         {"prefill": "pass", "count": "unique"},
         {"reset": "never"},
+        {"admission": "bypass"},
+        {"batch": 2},
     ],
 )
 def test_every_way_of_counting_is_carried_through(full_trace, semantics):

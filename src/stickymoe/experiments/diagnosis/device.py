@@ -58,7 +58,7 @@ def device_check(
     if not seen.size:
         unanswered[question] = "the trace says of no access whether it was resident"
         return None
-    rules = semantics.keywords(prefill="pass", count="unique", accesses="topk", replay="atomic")
+    rules = semantics.keywords(prefill="pass", count="unique", accesses="topk", replay="atomic", batch=1)
     replayed = simulate(trace, "lru", **budget.keywords(), **rules)
     hits, misses = replayed.phase("decode")
     phases = trace.phases is not None and decoding.any()

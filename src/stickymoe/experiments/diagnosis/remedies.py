@@ -143,5 +143,6 @@ def _dropping(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iter
 
 
 def _require_plain(semantics: Semantics) -> None:
-    if (semantics.accesses, semantics.replay) != ("topk", "atomic"):
-        raise StickyMoEError("replayed for top-k accesses and atomic replay only")
+    told = (semantics.accesses, semantics.replay, semantics.admission, semantics.batch)
+    if told != ("topk", "atomic", "always", 1):
+        raise StickyMoEError("replayed for top-k accesses, atomic replay, plain admission and single sequences only")

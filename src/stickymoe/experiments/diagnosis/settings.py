@@ -17,6 +17,8 @@ class Semantics:
         prefill: `token` or `pass`.
         count: `assignments` or `unique`.
         reset: `sequence` or `never`.
+        admission: `always`, `whole` or `bypass`.
+        batch: Sequences a step, their experts united.
     """
 
     scope: str = "layer"
@@ -25,8 +27,10 @@ class Semantics:
     prefill: str = "token"
     count: str = "assignments"
     reset: str = "sequence"
+    admission: str = "always"
+    batch: int = 1
 
-    def keywords(self, **changes: str) -> dict[str, Any]:
+    def keywords(self, **changes: Any) -> dict[str, Any]:
         """Return the keyword arguments for `simulate`, some of them changed."""
         return vars(replace(self, **changes)).copy()
 

@@ -54,7 +54,7 @@ def warm_up(trace: RoutingTrace, budget: Budget, semantics: Semantics, unanswere
     if typical < 4:
         unanswered["cold start"] = "half of the sequences are shorter than four tokens"
         return None
-    keywords = semantics.keywords(reset="sequence", prefill="token")
+    keywords = semantics.keywords(reset="sequence", prefill="token", batch=1)
     half = np.repeat((lengths + 1) // 2, lengths)
     cuts = [1 << power for power in range(20) if 1 << power < typical] + [longest]
     counted = [(0, 0)] + [_count(trace, place < cut, budget, keywords) for cut in cuts[:-1]]
