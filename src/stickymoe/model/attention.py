@@ -81,7 +81,8 @@ def explicit_attention(
     batch, heads, queries, width = query.shape
     keys = key.shape[2]
     if attention_mask is None:
-        attention_mask = torch.ones(queries, keys, dtype=torch.bool, device=query.device).tril(keys - queries)
+        place = torch.arange(keys, device=query.device)  # compared, not tril, which is slow on booleans
+        attention_mask = place <= place[keys - queries :, None]
     if attention_mask.dtype == torch.bool:
         # Not -inf: where nothing is allowed, as in front of left padding, softmax would make it NaN
         lowest = torch.finfo(query.dtype).min / 2
