@@ -117,15 +117,16 @@ def codes(columns: list[pa.Array], known: dict[Hashable, int]) -> np.ndarray:
     """Return for each row's values the number they have in `known`, which grows by those first met here."""
     parts = [column.dictionary_encode(null_encoding="encode") for column in columns]
     words = [part.dictionary.to_pylist() for part in parts]
-    indices = np.stack([part.indices.to_numpy(zero_copy_only=False).astype(np.int64) for part in parts])
+    indices = [part.indices.to_numpy(zero_copy_only=False) for part in parts]
     sizes = [max(1, len(each)) for each in words]
-    flat = np.ravel_multi_index(tuple(indices), sizes)
-    met, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
-    numbers = np.empty(len(met), dtype=np.int32)
-    for place in np.argsort(first).tolist():
-        key = tuple(each[index[first[place]]] for each, index in zip(words, indices, strict=True))
-        numbers[place] = known.setdefault(key, len(known))
-    return numbers[inverse.reshape(-1)]
+    # Once more, of the columns together: what dictionaries hold stands in the order in which it was met
+    together = parts[0] if len(parts) == 1 else pa.array(np.ravel_multi_index(indices, sizes)).dictionary_encode()
+    met = np.arange(len(words[0])) if len(parts) == 1 else together.dictionary.to_numpy(zero_copy_only=False)
+    places = np.unravel_index(met, sizes)
+    keys = zip(*[map(each.__getitem__, index) for each, index in zip(words, places, strict=True)], strict=True)
+    numbers = np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int32)
+    found: np.ndarray = numbers[together.indices.to_numpy(zero_copy_only=False)]
+    return found
 
 
 def whole_numbers(column: pa.Array, name: str, records: np.ndarray) -> np.ndarray:

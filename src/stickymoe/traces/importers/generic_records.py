@@ -238,8 +238,8 @@ def _says(table: pa.Table, name: str) -> np.ndarray:
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:
-    column = table[name].combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    column = table[name]
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _narrowed(values: np.ndarray) -> np.ndarray:

@@ -19,18 +19,17 @@ def blocks_of_lines(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[tupl
     Raises:
         TraceError: A line is longer than 256 MiB, which no trace's is.
     """
-    line, rest = 1, b""
+    line = 1
     block_bytes = min(block_bytes, path.stat().st_size + 1)  # a buffer of this size is taken before the first byte
     with path.open("rb") as file:
-        while piece := file.read(block_bytes):
-            end = piece.rfind(b"\n") + 1
-            if end:
-                block, rest = rest + piece[:end], piece[end:]
-                yield line, block
-                line += block.count(b"\n")
-            else:
-                rest += piece
-            if len(rest) > LONGEST_LINE:
-                raise TraceError(f"line {line} must be at most {LONGEST_LINE} bytes, found more; is this a text file?")
-    if rest:
-        yield line, rest
+        while block := file.read(block_bytes):
+            if not block.endswith(b"\n"):
+                rest = file.readline(LONGEST_LINE + 1)
+                if len(rest) > LONGEST_LINE:
+                    line += block.count(b"\n")
+                    raise TraceError(
+                        f"line {line} must be at most {LONGEST_LINE} bytes, found more; is this a text file?"
+                    )
+                block += rest
+            yield line, block
+            line += block.count(b"\n")
