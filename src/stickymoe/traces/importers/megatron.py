@@ -23,7 +23,7 @@ from stickymoe.traces.trace import RoutingTrace, same_array
 FILE = re.compile(r"router_trace_rank(\d{1,9})\.jsonl")
 KEY = b'"top_indices"'
 # A row of k ids, and of rows the list; blanks are taken out before. Longer numbers are no ids
-ROW = rb"\[\d{1,9}(?:,\d{1,9}){%d}\]"
+ROW = rb"\[\d{1,9}+(?:,\d{1,9}+){%d}+\]"
 NUMBERS = ("step", "layer", "mtp_idx", "num_tokens", "topk")
 LARGEST = 2**31
 # A digit and its comma may become eight bytes of id, and the trace's own four
@@ -162,7 +162,7 @@ def _parted(line: bytes, place: str) -> tuple[dict[str, Any], bytes]:
 @cache
 def _list_of(top_k: int) -> re.Pattern[bytes]:
     row = ROW % (top_k - 1)
-    return re.compile(rb"\[%b(?:,%b)*\]" % (row, row))
+    return re.compile(rb"\[%b(?:,%b)*+\]" % (row, row))
 
 
 def _head(head: dict[str, Any], tokens: int, top_k: int, place: str) -> tuple[int, tuple[str, int, int]]:
