@@ -36,7 +36,9 @@ def summary(invented):
     def make(changes=None, *, seeds=(42, 43, 44), without=(), size="small"):
         changes = changes or {}
         rows = [
-            invented.invented_row(size, seed, name, **changes.get(name, {}))
+            invented.invented_row(size, seed, name, **changes[name])
+            if name in changes
+            else invented.usual_row(size, seed, name)
             for seed in seeds
             for name in invented.SHAPE
             if name not in without

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from functools import cache, partial
 
 STEPS, LAYERS, EXPERTS, TOP_K = 100, 4, 4, 2
 PIECES = ("The", " union", " of", " states", "\n", "is", " <b>", " strong", ".", " We", " must", " act")
@@ -30,7 +31,13 @@ BASES = {"small": 245.0, "medium": 270.0}
 
 
 def invented_rows(sizes=("small",), seeds=(42, 43, 44), variants=tuple(SHAPE), **changes):
-    return [invented_row(size, seed, name, **changes) for size in sizes for seed in seeds for name in variants]
+    make = partial(invented_row, **changes) if changes else usual_row
+    return [make(size, seed, name) for size in sizes for seed in seeds for name in variants]
+
+
+@cache
+def usual_row(size, seed, variant):
+    return invented_row(size, seed, variant)
 
 
 def invented_row(size="small", seed=42, variant="vanilla", *, complete=True, sweep="invented", **changes):

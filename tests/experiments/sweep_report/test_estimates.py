@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stickymoe.experiments.sweep_report.estimates import RESAMPLING, less, mean_of, paired, paired_ratio, ratio
@@ -51,6 +51,7 @@ def test_a_value_that_a_seed_lacks_is_no_value(results):
     assert mean_of(runs, lambda result: None if result is runs[2] else 1.0) is None
 
 
+@settings(max_examples=20)
 @given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=5))
 def test_a_ratio_is_redrawn_as_written_out(pairs):
     above, below = [list(each) for each in zip(*pairs, strict=True)]

@@ -9,13 +9,15 @@ import pytest
 
 from stickymoe.experiments.sweep_report.report import write_sweep_report
 
+SOME = ("vanilla", "dense", "soft-0.1", "soft-0.5", "oracle", "remoe")
+
 
 @pytest.fixture(scope="module")
 def made(invented, tmp_path_factory):
     from stickymoe.experiments.sweeps.rows import write_row
 
     place = tmp_path_factory.mktemp("sweep")
-    rows = invented.invented_rows(("small", "medium"), seeds=(42, 43))
+    rows = invented.invented_rows(("small", "medium"), seeds=(42, 43), variants=SOME)
     rows = [row for row in rows if row.run not in ("medium/43/oracle", "medium/43/remoe")]
     rows.append(invented.invented_row("medium", 43, "remoe", complete=False))
     for row in rows:
@@ -62,7 +64,7 @@ def test_every_link_on_the_page_leads_somewhere(page):
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     links = set(re.findall(r'href="#([^"]+)"', page)) | set(re.findall(r'"anchor":"([^"]+)"', page))
-    assert len(links) > 30
+    assert len(links) > 15
     assert links <= set(ids)
 
 
@@ -77,13 +79,7 @@ def test_the_page_is_one_file_that_asks_nothing_of_the_network(page):
     assert page.count("<script>") == 3
 
 
-def test_the_same_rows_give_the_same_report(made, page, text, tmp_path):
-    write_sweep_report(made, tmp_path)
-    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
-    assert (tmp_path / "report.md").read_text(encoding="utf-8") == text
-
-
-def test_the_report_needs_neither_torch_nor_transformers(made, tmp_path):
+def test_the_same_rows_give_the_same_report_without_torch(made, page, text, tmp_path):
     code = (
         "import sys; sys.modules.update(torch=None, transformers=None, accelerate=None)\n"
         "from pathlib import Path\n"
@@ -92,14 +88,15 @@ def test_the_report_needs_neither_torch_nor_transformers(made, tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(made), str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "report.html").exists()
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+    assert (tmp_path / "report.md").read_text(encoding="utf-8") == text
 
 
 def test_foreign_text_is_shown_and_never_run(invented, written):
     evil = "</script><img src=x onerror=alert(1)>"
     rows = [
         invented.invented_row(seed=seed, variant=name, label=f"{name} {evil}", note=evil, passage_pieces=[evil] * 12)
-        for seed in (1, 2)
+        for seed in (1,)
         for name in ("vanilla", "soft-0.5")
     ]
     place = written(rows)
