@@ -42,12 +42,18 @@ def build_recipe(content: dict[str, Any], overrides: Iterable[str] = ()) -> Reci
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     """Write the resolved recipe as TOML, whole or not at all."""
-    content = recipe.model_dump(mode="json", exclude_none=True)
-    lines = [f"{key} = {_toml(value)}" for key, value in content.items() if key not in TABLES]
-    for table in TABLES:
-        lines += ["", f"[{table}]", *(f"{key} = {_toml(value)}" for key, value in content[table].items())]
+    text = recipe_text(recipe.model_dump(mode="json", exclude_none=True))
     with whole_file(path) as temporary:
-        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def recipe_text(content: dict[str, Any]) -> str:
+    """Return a recipe's keys and tables as TOML, also those of another version; what is None is left out."""
+    plain = {key: value for key, value in content.items() if not isinstance(value, dict)}
+    lines = _lines(plain)
+    for name in (name for name in content if name not in plain):
+        lines += ["", f"[{name}]", *_lines(content[name])]
+    return "\n".join(lines) + "\n"
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -77,6 +83,10 @@ def _value(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return parsed["value"] if parsed.keys() == {"value"} else text  # a newline could smuggle in more keys
+
+
+def _lines(table: dict[str, Any]) -> list[str]:
+    return [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
 
 
 def _toml(value: Any) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from stickymoe.experiments.formatting import DASH, duration, fixed, percent
+from stickymoe.experiments.recipe_file import recipe_text
 from stickymoe.experiments.sweep_report.record import RunRecord, SweepResults, ordered
 from stickymoe.experiments.sweep_report.summary import MEASURES
 
@@ -78,25 +77,8 @@ def _line(sweep: SweepResults, run: RunRecord) -> RunLine:
         numbers=_numbers(run),
         facts=hours | run.facts,
         command=f"{sweep.command} --only {shlex.quote(run.name)} --out again",
-        recipe=_toml(run.recipe),
+        recipe=recipe_text(run.recipe),
     )
-
-
-def _toml(recipe: dict[str, Any]) -> str:
-    """Return the tables as TOML, also those of a recipe that this version would not read."""
-    lines = [f"{key} = {_value(value)}" for key, value in recipe.items() if not isinstance(value, dict)]
-    for name, table in recipe.items():
-        if isinstance(table, dict):
-            lines += [
-                "",
-                f"[{name}]",
-                *(f"{key} = {_value(value)}" for key, value in table.items() if value is not None),
-            ]
-    return "\n".join(lines).strip() + "\n"
-
-
-def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _numbers(run: RunRecord) -> list[tuple[str, str]]:
