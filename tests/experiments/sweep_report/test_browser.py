@@ -86,6 +86,7 @@ def test_a_click_on_a_mean_opens_the_runs_of_its_variant(page):
     page.wait("document.getElementById('run-small-oracle').open")
     shown = page.run("document.getElementById('run-small-oracle').innerText")
     assert "stickymoe sweep invented --only small/42/oracle" in shown
+    assert "[objective]" in shown
 
 
 def test_a_link_to_one_seed_opens_its_variant_and_marks_it(page):

@@ -45,6 +45,11 @@ def test_every_table_and_figure_is_there(page, text):
     assert len(pictures) == 4
 
 
+def test_the_sweeps_caveat_stands_with_every_table_of_results(page, text):
+    assert text.count("Invented numbers. ") == 4
+    assert page.count("</strong> Invented numbers. ") == 4
+
+
 def test_the_pictures_are_beside_the_markdown(made, text):
     for file in re.findall(r"\((figures/[^)]+)\)", text):
         assert (made / file).read_bytes().startswith(b"\x89PNG")

@@ -86,7 +86,7 @@ def test_bad_news_stands_beside_the_good(summary):
     assert found["Best bargain"].tone == "good"
     assert found["Flat, not sticky"].tone == "bad"
     assert "63 % of the gain kept" in found["Flat, not sticky"].text
-    assert "Hard-Window W=2" in found["Less than half of the gain kept by 1"].text
+    assert "Hard-Window W=2" in found["Less than half of the gain kept"].text
     worthless = {finding.heading: finding for finding in findings(summary({"dense": {"change": 1.0}}))}
     assert worthless["What experts are worth"].tone == "bad"
     assert "Best bargain" not in worthless

@@ -12,6 +12,7 @@ from stickymoe.experiments.sweep_report.record import SweepResults
 from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
 
 ENOUGH_KEPT = 0.5
+_MOST_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ def findings(size: SizeSummary) -> list[Finding]:
     lost = [each for each in size.variants.values() if each.share_kept is not None and _kept(each) < ENOUGH_KEPT]
     lost = [each for each in lost if not each.is_dense]
     if lost:
-        names = ", ".join(f"{each.label} {percent(_kept(each))}" for each in sorted(lost, key=_kept)[:5])
-        found.append(Finding(f"Less than half of the gain kept by {len(lost)}", names, "bad"))
+        names = ", ".join(f"{each.label} ({percent(_kept(each))})" for each in sorted(lost, key=_kept)[:_MOST_NAMES])
+        more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
+        found.append(Finding("Less than half of the gain kept", names + more, "bad"))
     return found
 
 

@@ -31,7 +31,8 @@ def sweep_markdown(contents: Contents, pictures: Sequence[tuple[str, str]] = (),
     for size in contents.sizes:
         told = [f"**{found.heading}.** {found.text}." for found in findings(size)]
         parts += [f"## Size {size.size}\n", "".join(f"- {text}\n" for text in told)]
-        parts += [markdown(results_table(size)), markdown(layers_table(size))]
+        note = contents.sweep.note
+        parts += [markdown(results_table(size, note)), markdown(layers_table(size, note))]
     if pictures:
         parts += ["## Figures\n", "\n".join(f"### {title}\n\n![{title}]({file})\n" for title, file in pictures)]
     parts += ["## Setup\n", *(markdown(grid) for grid in setup_tables(contents.sweep))]

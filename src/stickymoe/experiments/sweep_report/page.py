@@ -21,7 +21,7 @@ from stickymoe.experiments.sweep_report.findings import findings
 from stickymoe.experiments.sweep_report.looks import families_of, looks_of
 from stickymoe.experiments.sweep_report.paper import knows, paper
 from stickymoe.experiments.sweep_report.plots import PAPER, Looks, Plot, layers_plot, load_plot, pareto_plot
-from stickymoe.experiments.sweep_report.result_tables import layers_table, results_table
+from stickymoe.experiments.sweep_report.result_tables import layers_table, noted, results_table
 from stickymoe.experiments.sweep_report.ribbons import ribbon_data
 from stickymoe.experiments.sweep_report.run_pages import run_pages
 from stickymoe.experiments.sweep_report.setup_tables import setup_tables
@@ -50,7 +50,7 @@ def sweep_page(contents: Contents) -> str:
         paper_switch=PAPER if any(knows(size.size) for size in sizes) else "",
         claims=_grouped(contents.claims),
         verdict_class=_verdict_class,
-        blocks=[_block(size) for size in sizes],
+        blocks=[_block(size, sweep.note) for size in sizes],
         ladder=list(SENSITIVITY) if has_ladder(sizes) else [],
         setup=setup_tables(sweep),
         pages=run_pages(sweep),
@@ -99,13 +99,14 @@ def _switches(sizes: Sequence[SizeSummary], looks: Looks) -> list[dict[str, Any]
     ]
 
 
-def _block(size: SizeSummary) -> dict[str, Any]:
+def _block(size: SizeSummary, note: str) -> dict[str, Any]:
     letter = FIGURES.get(size.size)
     return {
         "size": size.size,
+        "note": noted("", note).strip(),
         "findings": findings(size),
-        "results": results_table(size),
-        "layers": layers_table(size),
+        "results": results_table(size, note),
+        "layers": layers_table(size, note),
         "curves": list(CURVES) if has_curves(size) else [],
         "figures": [f"Figure {number}{letter or ''}" if letter else f"As figure {number}" for number in (1, 2)],
     }

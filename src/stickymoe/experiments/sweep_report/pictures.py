@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,8 +27,8 @@ _FAINT = 0.35
 _MOST_NAMED = 14
 
 
-def save_pictures(folder: Path, sizes: Sequence[SizeSummary]) -> list[tuple[str, Path]]:
-    """Write the figures as PNG and return title and path of each."""
+def save_pictures(folder: Path, sizes: Sequence[SizeSummary], note: str = "") -> list[tuple[str, Path]]:
+    """Write the figures as PNG, `note` above each, and return title and path of each."""
     looks = looks_of(sizes)
     saved = []
     for size in sizes:
@@ -36,6 +37,7 @@ def save_pictures(folder: Path, sizes: Sequence[SizeSummary]) -> list[tuple[str,
             with house_style():
                 figure = Figure(figsize=(6.4, 4.4), layout="constrained")
                 _draw(figure.subplots(), size, measure, label, looks)
+                figure.suptitle(fill(note, 100), fontsize=8, color=MUTED)
                 with whole_file(path) as temporary:
                     figure.savefig(temporary, format="png", dpi=160, metadata={"Software": None})
             word = "cache hit rate" if measure == "hit_rate" else "switch rate"

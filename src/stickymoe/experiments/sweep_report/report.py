@@ -34,7 +34,7 @@ def write_sweep_report(place: Path, out: Path | None = None) -> tuple[Contents, 
     contents = contents_of(read_sweep(place), shlex.join(["stickymoe", "report", str(place)]))
     page = out / PAGE
     _write(page, sweep_page(contents))
-    pictures = save_pictures(out / PICTURES, contents.sizes)
+    pictures = save_pictures(out / PICTURES, contents.sizes, contents.sweep.note)
     _write(
         out / MARKDOWN, sweep_markdown(contents, [(title, f"{PICTURES}/{path.name}") for title, path in pictures], PAGE)
     )

@@ -16,8 +16,8 @@ RESULTS = {"small": 6, "medium": 7}
 LAYERS = {"small": 9, "medium": 8}
 
 
-def results_table(size: SizeSummary) -> Grid:
-    """Return what tables 6 and 7 hold, and the columns without which locality proves nothing."""
+def results_table(size: SizeSummary, note: str = "") -> Grid:
+    """Return what tables 6 and 7 hold, and what locality proves nothing without; `note` leads the caption."""
     ceiling = max(variant.entropy_ceiling for variant in size.variants.values())
     bits = f"of {fixed(ceiling)} bits"
     heads = [
@@ -35,11 +35,12 @@ def results_table(size: SizeSummary) -> Grid:
         Line(each.label, _cells(size.size, each), each.name, anchor_of(size.size, each.name))
         for each in size.variants.values()
     ]
-    return Grid(f"results-{size.size}", f"{_number(RESULTS, size.size)}: results at {size.size}", caption, heads, lines)
+    title = f"{_number(RESULTS, size.size)}: results at {size.size}"
+    return Grid(f"results-{size.size}", title, noted(caption, note), heads, lines)
 
 
-def layers_table(size: SizeSummary) -> Grid:
-    """Return what tables 8 and 9 hold: the switch rate of each layer."""
+def layers_table(size: SizeSummary, note: str = "") -> Grid:
+    """Return what tables 8 and 9 hold, the switch rate of each layer; `note` leads the caption."""
     layers = max(variant.any_result.read.num_layers for variant in size.variants.values())
     heads = [("Variant", ""), *((f"L{layer}", "") for layer in range(layers)), ("Mean", "")]
     lines = [
@@ -64,7 +65,12 @@ def layers_table(size: SizeSummary) -> Grid:
         "Top-1 switch rate by layer; layer 0 is nearest to the input. Means over seeds, ± half of the 95 % interval."
     )
     title = f"{_number(LAYERS, size.size)}: switch rate by layer at {size.size}"
-    return Grid(f"layers-{size.size}", title, caption, heads, lines)
+    return Grid(f"layers-{size.size}", title, noted(caption, note), heads, lines)
+
+
+def noted(caption: str, note: str) -> str:
+    """Return a caption that begins with the sweep's caveat, if it has one."""
+    return f"{note[:1].upper()}{note[1:]}. {caption}" if note else caption
 
 
 def at_layer(layer: int) -> Callable[[RunResult], float | None]:

@@ -36,6 +36,8 @@
     }
     for (const old of document.querySelectorAll(".aimed")) old.classList.remove("aimed");
     if (target.classList.contains("one")) target.classList.add("aimed");
+    const recipe = target.querySelector(".one details") || target.querySelector("details");
+    if (recipe) recipe.open = true;
     target.scrollIntoView({ block: "start" });
     const summary = target.closest("details").querySelector("summary");
     summary.focus({ preventScroll: true });
