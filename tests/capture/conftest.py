@@ -1,11 +1,14 @@
 """Tiny models of the families that most people use, and the consistency of their routing written out as loops."""
 
+import functools
+
 import pytest
 import torch
 
 from stickymoe.capture.tiny import tiny_model
 from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
 
+build_once = functools.cache(tiny_model)
 MAIN = ["mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "stickymoe"]
 
 
@@ -21,6 +24,12 @@ def build_model(family, seed=0):
 @pytest.fixture
 def build():
     return build_model
+
+
+@pytest.fixture
+def shared():
+    """One model of a family for all tests that change nothing in it."""
+    return build_once
 
 
 @pytest.fixture(params=MAIN)

@@ -14,6 +14,7 @@ from stickymoe.capture.layers import MoELayer
 from stickymoe.core.errors import CaptureError
 from stickymoe.model import Router, StickyMoEModel
 
+_PLAIN = Family()
 # What wrappers put between a router's place and the router: PEFT's copies and adapters
 _WRAPPED = re.compile(r"\.(original_module|modules_to_save\.\w+|base_layer)(?=\.|$)")
 
@@ -68,26 +69,32 @@ def _declared_layers(stack: PreTrainedModel) -> list[MoELayer]:
 def _declared_routers(stack: PreTrainedModel) -> Iterator[tuple[str, nn.Module, int]]:
     """Yield path, router and the index of its logits, for routers not inside an inner model."""
     declared: Any = (getattr(type(stack), "_can_record_outputs", None) or {}).get("router_logits")
-    recorders: Sequence[Any] = declared if isinstance(declared, list) else [declared] if declared is not None else []
-    if not recorders:
+    if declared is None:
         return
+    recorders: Sequence[Any] = declared if isinstance(declared, list) else [declared]
     modules: dict[str, nn.Module] = dict(stack.named_modules())
-    inner = [f"{path}." for path, module in modules.items() if path and isinstance(module, PreTrainedModel)]
+    inner = tuple(f"{path}." for path, module in modules.items() if path and isinstance(module, PreTrainedModel))
     for path, module in modules.items():
-        if any(path.startswith(prefix) for prefix in inner):
+        if path.startswith(inner):
             continue
-        family = FAMILIES.get(family_of(module))
-        more = family.more_routers if family else ()
-        if type(module).__name__ in more:
+        family = FAMILIES.get(family_of(module), _PLAIN)
+        if type(module).__name__ in family.undeclared:
             yield path, module, 0
-            continue
-        for recorder in recorders:
-            target = getattr(recorder, "target_class", recorder)
-            place = getattr(recorder, "layer_name", None)
-            inside = place is None or f".{place.strip('.')}." in f".{_WRAPPED.sub('', path)}."
-            if isinstance(target, type) and isinstance(module, target) and inside:
-                yield path, module, int(getattr(recorder, "index", 1))
-                break
+        elif not family.declares_others:
+            index = _declared_index(recorders, path, module)
+            if index is not None:
+                yield path, module, index
+
+
+def _declared_index(recorders: Sequence[Any], path: str, module: nn.Module) -> int | None:
+    """Return where a module's outputs hold the logits, if one of the model's recorders means it."""
+    for recorder in recorders:
+        target = getattr(recorder, "target_class", recorder)
+        place = getattr(recorder, "layer_name", None)
+        inside = place is None or f".{place.strip('.')}." in f".{_WRAPPED.sub('', path)}."
+        if isinstance(target, type) and isinstance(module, target) and inside:
+            return int(getattr(recorder, "index", 1))
+    return None
 
 
 def _experts_of(stack: nn.Module, path: str) -> nn.Module | None:

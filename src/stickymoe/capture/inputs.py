@@ -13,7 +13,16 @@ from torch import Tensor
 
 from stickymoe.model.stream import real_tokens
 
-NAMES = ("input_ids", "inputs_embeds", "attention_mask", "position_ids", "document_ids", "cu_seq_lens_q", "seq_idx")
+NAMES = (
+    "input_ids",
+    "inputs_embeds",
+    "attention_mask",
+    "position_ids",
+    "document_ids",
+    "cu_seq_lens_q",
+    "seq_idx",
+    "moe_mm_token_type_ids",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +103,7 @@ class PassInputs:
         seq = self.shape[1]
         return values[:, self.past : self.past + seq] if values.shape[1] >= self.past + seq else values[:, -seq:]
 
-    def _borders(self) -> Iterator[Bool[Tensor, "rows seq-1"]]:
+    def _borders(self) -> Iterator[Bool[Tensor, "rows pairs"]]:
         """Yield, for each argument that tells, where the token on the right begins another document."""
         batch, seq = self.shape
         for name in ("document_ids", "seq_idx"):
@@ -117,7 +126,7 @@ class PassInputs:
             yield _position_borders(positions)
 
 
-def _position_borders(positions: Tensor) -> Bool[Tensor, "rows seq-1"]:
+def _position_borders(positions: Tensor) -> Bool[Tensor, "rows pairs"]:
     """Mark where a position does not follow its left.
 
     Multimodal positions come as (3, batch, seq), time first, where an image holds time still: there only a fall begins

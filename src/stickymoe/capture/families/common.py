@@ -9,6 +9,7 @@ COMMON: dict[str, str] = {
     "axk2": "sigmoid",
     "bailing_hybrid": "sigmoid",
     "beam": "sigmoid",
+    "dbrx": "softmax",
     "deepseek_ocr2": "softmax",
     "deepseek_v2": "softmax",
     "deepseek_v3": "sigmoid",
@@ -48,9 +49,11 @@ COMMON: dict[str, str] = {
     "mistral4": "softmax",
     "mistral_large4": "softmax",
     "mixtral": "softmax",
+    "muse_spark": "sigmoid",
     "nemotron_h": "sigmoid",
     "olmoe": "softmax",
     "openai_privacy_filter": "softmax",
+    "phimoe": "softmax",
     "qwen2_moe": "softmax",
     "qwen3_5_moe": "softmax",
     "qwen3_moe": "softmax",
@@ -61,4 +64,10 @@ COMMON: dict[str, str] = {
     "solar_open": "sigmoid",
     "step3p7": "sigmoid",
     "unlimited_ocr": "softmax",
+}
+
+NOTES: dict[str, str] = {
+    "dbrx": "the router tells logits alone; choice and weights are what the experts received",
+    "kolibri1": "the bias of the choice is added to logits, not to scores",
+    "phimoe": "sparse mixer: weights are softmaxes over what is left above a threshold; training samples the choice",
 }

@@ -32,23 +32,26 @@ class Family:
         name: transformers' name of the family: the folder of the module that defines the router's class.
         gate: How logits become gates: a name in `GATES`.
         note: What a user should know, for the table of models.
-        more_routers: Names of router classes that the model does not declare as recordable.
+        undeclared: Names of router classes that the model does not declare as recordable.
+        declares_others: Whether what it does declare are no routers.
         fixed_routers: Names of router classes whose choice no training can move.
         may_skip_layers: Whether layers may be left out of a forward pass on purpose.
         refused: Why this family cannot be captured; empty if it can.
     """
 
     gate: str = "softmax"
-    note: ClassVar[str] = ""
-    more_routers: ClassVar[frozenset[str]] = frozenset()
+    note: str = ""
+    undeclared: ClassVar[frozenset[str]] = frozenset()
+    declares_others: ClassVar[bool] = False
     fixed_routers: ClassVar[frozenset[str]] = frozenset()
     may_skip_layers: ClassVar[bool] = False
-    refused: ClassVar[str] = ""
+    refused: str = ""
 
-    def __init__(self, name: str = "", gate: str | None = None) -> None:
-        """Name the family, and its gate where it is not the class's own."""
+    def __init__(self, name: str = "", gate: str = "", note: str = "") -> None:
+        """Name the family, and its gate and note where they are not the class's own."""
         self.name = name
         self.gate = gate or self.gate
+        self.note = note or self.note
 
     def source(self, router: nn.Module) -> nn.Module:
         """Return the module to listen to for the router's logits."""
@@ -67,11 +70,12 @@ class Family:
         """Return the distribution over experts, float32 or better, before top-k and without any bias of the choice."""
         return GATES[self.gate](logits)
 
-    def chosen(self, output: Any, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    def chosen(self, router: nn.Module, output: Any, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         """Return ids and weights of the chosen experts, in any order; a weight of 0 marks an expert that did not serve.
 
         Args:
-            output: What the router returned.
+            router: The router.
+            output: What it returned.
             given: What the experts were called with; empty if they were not seen.
         """
         if len(given) < 3:
@@ -84,7 +88,7 @@ class Family:
     def decide(self, router: nn.Module, index: int, output: Any, given: tuple[Any, ...]) -> Decision:
         """Put together what one router decided; `index` is where its outputs hold the logits."""
         logits: Tensor = output if isinstance(output, Tensor) else output[index]
-        ids, weights = self.chosen(output, given)
+        ids, weights = self.chosen(router, output, given)
         return Decision(logits, self.gates(router, logits), ids, weights)
 
     def join(self, routers: Sequence[nn.Module], decisions: Sequence[Decision], inputs: PassInputs) -> Decision:
