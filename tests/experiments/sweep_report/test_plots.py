@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stickymoe.experiments.sweep_report.curve_plots import SENSITIVITY, has_ladder, sensitivity_plot, training_plot
+from stickymoe.experiments.sweep_report.curve_plots import SENSITIVITY, ladders, sensitivity_plot, training_plot
 from stickymoe.experiments.sweep_report.looks import looks_of
 from stickymoe.experiments.sweep_report.plots import BEATEN, layers_plot, load_plot, pareto_plot
 
@@ -104,7 +104,12 @@ def test_the_ladder_begins_with_vanilla(summary):
 
 
 def test_a_ladder_of_one_rung_is_none(summary, invented):
-    assert not has_ladder([summary(without=[name for name in invented.SHAPE if name != "vanilla"])])
+    assert ladders([summary(without=[name for name in invented.SHAPE if name != "vanilla"])]) == []
+    assert ladders([summary()]) == list(SENSITIVITY)
+
+
+def test_a_share_of_no_gain_makes_no_plot(summary):
+    assert "share_kept" not in ladders([summary({"dense": {"change": 1.0}})])
 
 
 def test_all_plots_are_plain_json(summary):

@@ -48,11 +48,10 @@ def training_plot(size: SizeSummary, name: str, looks: Looks) -> Plot:
 
 def sensitivity_plot(sizes: Sequence[SizeSummary], name: str) -> Plot:
     """Draw a measure over the coefficients of the Soft variants, from Vanilla's 0 on, a line a size."""
-    title, of = SENSITIVITY[name]
+    title, _ = SENSITIVITY[name]
     data = []
     for number, size in enumerate(sizes):
-        found = [(label, of(size.variants[variant])) for label, variant in _ladder() if variant in size.variants]
-        known = [(label, each) for label, each in found if each is not None]
+        known = _rungs(size, name)
         colour = colour_of(number + 1)
         data.append({
             "type": "scatter", "mode": "lines+markers", "name": size.size, "x": [label for label, _ in known],
@@ -70,9 +69,9 @@ def sensitivity_plot(sizes: Sequence[SizeSummary], name: str) -> Plot:
     return {"data": data, "layout": layout}
 
 
-def has_ladder(sizes: Sequence[SizeSummary]) -> bool:
-    """Tell whether there are two coefficients to draw at a size."""
-    return any(sum(variant in size.variants for _, variant in _ladder()) > 1 for size in sizes)
+def ladders(sizes: Sequence[SizeSummary]) -> list[str]:
+    """Return the measures that are known at two coefficients of a size at least."""
+    return [name for name in SENSITIVITY if any(len(_rungs(size, name)) > 1 for size in sizes)]
 
 
 def has_curves(size: SizeSummary) -> bool:
@@ -86,6 +85,12 @@ def scaled(found: Interval | None, factor: float) -> Interval | None:
         return None
     low, high = (None if end is None else factor * end for end in (found.low, found.high))
     return Interval(factor * found.mean, low, high, found.n)
+
+
+def _rungs(size: SizeSummary, name: str) -> list[tuple[str, Interval]]:
+    _, of = SENSITIVITY[name]
+    found = [(label, of(size.variants[variant])) for label, variant in _ladder() if variant in size.variants]
+    return [(label, each) for label, each in found if each is not None]
 
 
 def _against_itself(each: VariantSummary) -> Interval | None:

@@ -11,9 +11,8 @@ from stickymoe.experiments.sweep_report.claims import DecidedClaim
 from stickymoe.experiments.sweep_report.contents import Contents
 from stickymoe.experiments.sweep_report.curve_plots import (
     CURVES,
-    SENSITIVITY,
     has_curves,
-    has_ladder,
+    ladders,
     sensitivity_plot,
     training_plot,
 )
@@ -51,7 +50,7 @@ def sweep_page(contents: Contents) -> str:
         claims=_grouped(contents.claims),
         verdict_class=_verdict_class,
         blocks=[_block(size, sweep.note) for size in sizes],
-        ladder=list(SENSITIVITY) if has_ladder(sizes) else [],
+        ladder=ladders(sizes),
         setup=setup_tables(sweep),
         pages=run_pages(sweep),
         unfinished=sweep.unfinished,
@@ -76,9 +75,7 @@ def _plots(sizes: Sequence[SizeSummary], looks: Looks) -> dict[str, Plot]:
         drawn[f"busiest-{name}"] = load_plot(size, "busiest", "load of the busiest expert over the mean", looks)
         if has_curves(size):
             drawn |= {f"curve-{curve}-{name}": training_plot(size, curve, looks) for curve in CURVES}
-    if has_ladder(sizes):
-        drawn |= {f"ladder-{measure}": sensitivity_plot(sizes, measure) for measure in SENSITIVITY}
-    return drawn
+    return drawn | {f"ladder-{measure}": sensitivity_plot(sizes, measure) for measure in ladders(sizes)}
 
 
 def _switches(sizes: Sequence[SizeSummary], looks: Looks) -> list[dict[str, Any]]:

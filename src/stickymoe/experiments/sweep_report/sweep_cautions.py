@@ -92,7 +92,10 @@ def _seeds(sizes: Sequence[SizeSummary]) -> list[str]:
         fewer = [each.label for each in size.variants.values() if len(each.seeds) < len(size.seeds)]
         if fewer:
             names = ", ".join(fewer[:_MOST_NAMES]) + _more(len(fewer))
-            found.append(f"At {size.size} not all of the seeds {_list(size.seeds)} are finished for {names}.")
+            found.append(
+                f"At {size.size} not all of the seeds {_list(size.seeds)} are finished for {names}: "
+                "compare these by the columns that are paired by seed, their means are over other runs."
+            )
     return found
 
 
