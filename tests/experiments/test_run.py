@@ -12,6 +12,7 @@ from stickymoe.core.errors import CheckpointError, DataError, SettingError, Trai
 from stickymoe.experiments import run as run_module
 from stickymoe.experiments.arguments import trainer_arguments
 from stickymoe.experiments.metrics_file import RoutingMeasures
+from stickymoe.experiments.ranks import Ranks
 from stickymoe.experiments.results import RunResult
 from stickymoe.experiments.run import corpus_of, evaluate_run, passage_of, train_run
 from stickymoe.traces import RoutingTrace
@@ -185,7 +186,7 @@ def test_every_key_of_the_recipe_reaches_the_trainer(tiny, tmp_path):
     assert [row["coefficient_scale"] for row in training] == [0.0, 0.25]
     assert result.read.train.tokens_per_step == 64
     assert RoutingTrace.load(tmp_path / "trace-validation.parquet").document_ids is None
-    arguments = trainer_arguments(recipe, tmp_path, corpus_of(recipe))
+    arguments = trainer_arguments(recipe, tmp_path, corpus_of(recipe), Ranks())
     assert (arguments.window, arguments.boundary_weight, arguments.objective["anchor"]) == (2, 0.5, 0.5)
     assert arguments.boundary_token_ids
     assert arguments.activation_checkpointing

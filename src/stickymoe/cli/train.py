@@ -42,6 +42,8 @@ def train(recipe: str, out: Path | None, overrides: tuple[str, ...], resume: boo
         go_on = shlex.join(["stickymoe", "train", recipe, *words, "--out", str(folder), "--split", split, "--resume"])
         stop.args = (f"{str(stop) or 'interrupted'}; the command: {go_on}",)
         raise
+    if result is None:
+        return  # one of several processes, not the first
     console().print(terminal_table([result]))
     parameters = result.read.parameters
     click.echo(f"parameters: {parameters.total:,}, of which {parameters.active:,} serve a token")

@@ -8,13 +8,14 @@ import torch
 
 from stickymoe.data import Corpus
 from stickymoe.data.boundaries import boundary_token_ids
+from stickymoe.experiments.ranks import Ranks
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.run_model import model_config
 from stickymoe.training import StickyArguments
 
 
-def trainer_arguments(recipe: Recipe, folder: Path, corpus: Corpus) -> StickyArguments:
-    """Return the trainer's settings for a run of `recipe` in `folder`.
+def trainer_arguments(recipe: Recipe, folder: Path, corpus: Corpus, ranks: Ranks) -> StickyArguments:
+    """Return the trainer's settings for a run of `recipe` in `folder`, shared out over its processes.
 
     Raises:
         SettingError: A setting breaks its rule.
@@ -32,7 +33,7 @@ def trainer_arguments(recipe: Recipe, folder: Path, corpus: Corpus) -> StickyArg
         allow_unshared=objective.allow_unshared,
         report_terms=["consistency", "load_balancing"],
         max_steps=settings.steps,
-        per_device_train_batch_size=settings.batch_size,
+        per_device_train_batch_size=ranks.share(settings.batch_size),
         per_device_eval_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation,
         learning_rate=settings.peak_learning_rate,
@@ -51,5 +52,6 @@ def trainer_arguments(recipe: Recipe, folder: Path, corpus: Corpus) -> StickyArg
         save_steps=settings.checkpoint_every,
         save_total_limit=settings.keep_checkpoints,
         report_to=list(settings.report_to),
+        use_cpu=ranks.count > 1 and not torch.cuda.is_available(),  # else accelerate takes each process for itself
         dataloader_pin_memory=torch.cuda.is_available(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from stickymoe.core.files import write_json
 from stickymoe.data import Corpus, ProgressCallback, TokenChunks, collate_chunks, load_corpus
 from stickymoe.experiments.arguments import trainer_arguments
 from stickymoe.experiments.environment import code_version, commit, hardware, versions
+from stickymoe.experiments.ranks import Ranks
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import save_recipe
 from stickymoe.experiments.report import write_report
@@ -47,8 +49,11 @@ def train_run(
     resume: bool = False,
     split: str = "validation",
     progress: ProgressCallback | None = None,
-) -> RunResult:
+) -> RunResult | None:
     """Train a recipe into a run folder and evaluate it; a folder holds one run.
+
+    Started by `torchrun` or `accelerate launch`, all processes call this alike. They share out each batch; the first
+    writes and evaluates.
 
     Args:
         recipe: What to train.
@@ -57,8 +62,12 @@ def train_run(
         split: Split of the evaluation at the end.
         progress: Told of the work, as `progress(description, done, total)`.
 
+    Returns:
+        The result; None in all processes but the first.
+
     Raises:
-        SettingError: The folder holds a run and `resume` is off, or a run of another recipe, or one still in progress.
+        SettingError: The folder holds a run and `resume` is off, or a run of another recipe, or one still in progress;
+            or the batch cannot be shared out evenly.
         DataError: The corpus cannot be used.
         CheckpointError: No checkpoint of the folder can be used, or they are of another architecture; or the run to
             start from is missing or does not fit.
@@ -67,13 +76,21 @@ def train_run(
         StorageError: The disk refused a write.
     """
     model_config(recipe, vocab_size=1)  # a shape that breaks a rule need not wait for the corpus
-    with claimed(folder):
-        require_own_recipe(folder, recipe, resume)
-        start = start_of(recipe, folder)
-        corpus = corpus_of(recipe, progress)
-        measured = _whole_split(recipe, corpus, split)
-        if not (folder / MODEL_FOLDER / WEIGHTS_FILE).exists():
-            _train(recipe, folder, corpus, start, progress)
+    ranks = Ranks()
+    ranks.share(recipe.training.batch_size)
+    with claimed(folder) if ranks.is_first else nullcontext():
+        with ranks:
+            with ranks.first_alone():
+                if ranks.is_first:
+                    require_own_recipe(folder, recipe, resume)
+                start = start_of(recipe, folder)
+                corpus = corpus_of(recipe, progress)
+                measured = _whole_split(recipe, corpus, split)
+                is_trained = (folder / MODEL_FOLDER / WEIGHTS_FILE).exists()
+            if not is_trained:
+                _train(recipe, folder, corpus, start, ranks, progress)
+        if not ranks.is_first:
+            return None
         return _evaluate(recipe, folder, corpus, measured, split, batch_size=8, progress=progress)
 
 
@@ -186,7 +203,14 @@ def _evaluate(
     return result
 
 
-def _train(recipe: Recipe, folder: Path, corpus: Corpus, start: Path | None, progress: ProgressCallback | None) -> None:
+def _train(
+    recipe: Recipe,
+    folder: Path,
+    corpus: Corpus,
+    start: Path | None,
+    ranks: Ranks,
+    progress: ProgressCallback | None,
+) -> None:
     settings, data = recipe.training, recipe.data
     chunks = TokenChunks(
         corpus.splits["train"],
@@ -203,9 +227,12 @@ def _train(recipe: Recipe, folder: Path, corpus: Corpus, start: Path | None, pro
     begun = begin_with(model, start, corpus) if start is not None else None
     only = OnlyRouters(model) if settings.train_only == "routers" else None
     with without_progress_bars():
-        trainer = _trainer(recipe, folder, corpus, model, chunks, progress)
-        save_recipe(recipe, folder / RECIPE_FILE)  # from here on the folder holds a run
+        trainer = _trainer(recipe, folder, corpus, model, chunks, ranks, progress)
+        if ranks.is_first:
+            save_recipe(recipe, folder / RECIPE_FILE)  # from here on the folder holds a run
         trainer.train(resume_from_checkpoint=True)
+    if not ranks.is_first:
+        return
     rows = read_log(folder / LOG_FILE)
     facts: dict[str, Any] = {
         "steps": settings.steps,
@@ -227,9 +254,10 @@ def _trainer(
     corpus: Corpus,
     model: StickyMoEForCausalLM,
     chunks: TokenChunks,
+    ranks: Ranks,
     progress: ProgressCallback | None,
 ) -> StickyTrainer:
-    arguments = trainer_arguments(recipe, folder, corpus)
+    arguments = trainer_arguments(recipe, folder, corpus, ranks)
     try:
         return StickyTrainer(
             model,

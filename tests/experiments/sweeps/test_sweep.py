@@ -250,8 +250,9 @@ def test_the_first_corpus_with_both_splits_is_taken(grid, here, tmp_path, traine
     empty.mkdir()
     (empty / "wiki.valid.tokens").write_text(" \n = A = \n \n words \n")
     either = grid(variants=["vanilla"], corpora=[str(empty), str(trained / "text")])
-    (entry,) = survey(either, tmp_path / "out")
+    (entry,) = run_sweep(either.model_copy(update={"note": "short"}), tmp_path / "out", launcher=here)
     assert entry.run.recipe.data.corpus == str(trained / "text")
+    assert entry.row.note == f"short; on text, since {empty} was not at hand"
     with pytest.raises(DataError, match=f"none of the sweep's corpora is at hand; {empty}: "):
         survey(grid(corpora=[str(empty)]), tmp_path / "out")
 

@@ -81,5 +81,6 @@ def test_the_papers_sweep_is_the_papers_grid():
 def test_the_short_sweep_says_that_it_is_short():
     sweep = load_sweep("paper-short")
     assert sweep.note
-    assert str(plan(sweep)[0].recipe.training.steps) in sweep.note.replace(",", "")
+    training = plan(sweep)[0].recipe.training
+    assert f"{training.steps:,} steps of {training.batch_size} x 256 tokens" in sweep.note
     assert sweep.corpora == ("wikitext-2-raw", "wikitext-2-v1")

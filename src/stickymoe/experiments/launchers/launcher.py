@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 OUTPUT_FILE = "output.txt"
+STOP_FILE = ".stop"
+"""Asks a run on another machine to save and end; clusters' own signals come late, or wake nobody."""
 FAREWELL_SECONDS = 60.0
 """How long a run that was asked to end may take to save itself."""
 
@@ -60,6 +62,10 @@ class Launcher(ABC):
             command: Words after the interpreter; the first is `-m` or `-c`.
             parallel: How many runs go on at a time.
         """
+
+    def follows(self, folder: Path) -> bool:
+        """Tell whether a run that was handed in by an earlier process still goes on there; `start` then follows it."""
+        return False
 
     @abstractmethod
     def close(self) -> None:

@@ -43,5 +43,8 @@ def run(words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    # In the background of a shell Ctrl-C is ignored, Ray's workers block signals; both are inherited
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=watch, args=(int(sys.argv[1]),), daemon=True).start()
     run(sys.argv[2:])

@@ -13,9 +13,10 @@ from pathlib import Path
 from stickymoe.core.errors import SettingError
 from stickymoe.core.files import storage_errors
 from stickymoe.experiments.environment import usable_cores
-from stickymoe.experiments.launchers.launcher import FAREWELL_SECONDS, OUTPUT_FILE, Launcher, Started
+from stickymoe.experiments.launchers.launcher import FAREWELL_SECONDS, OUTPUT_FILE, STOP_FILE, Launcher, Started
 
 _LEASH = ("-m", "stickymoe.experiments.launchers.leash")
+_NOTICE_SECONDS = 0.25
 
 
 class LocalProcess(Started):
@@ -113,16 +114,29 @@ class LocalLauncher(Launcher):
 
 
 def run_to_end(folder: Path, command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command where a cluster has put us, and return its exit code; Ctrl-C is passed on to it."""
+    """Run a command where a cluster has put us, and return its exit code.
+
+    The run is asked to save and end when a file `STOP_FILE` appears in its folder, or when Ctrl-C comes.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it is ignored
     process = LocalProcess(folder, command, environment)
     try:
-        code = process.wait()
+        while process.wait(_NOTICE_SECONDS) is None and not (folder / STOP_FILE).exists():
+            pass
     except KeyboardInterrupt:
-        process.interrupt()
-        code = process.wait(FAREWELL_SECONDS)
+        pass
+    try:
+        if process.poll() is None:
+            process.interrupt()
+            process.wait(FAREWELL_SECONDS)
     finally:
         process.kill()
-    return -signal.SIGKILL if code is None else code
+    return -signal.SIGKILL if process.returncode is None else process.returncode
+
+
+def carried_environment() -> dict[str, str]:
+    """Return the variables that decide what a run finds, to be told to other machines."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("STICKYMOE_", "HF_"))}
 
 
 def _visible_gpus() -> list[str]:

@@ -81,7 +81,7 @@ def _identity(sweep: Sweep, run: PlannedRun, corpus: Corpus) -> dict[str, Any]:
         "label": run.variant.label,
         "settings": json.dumps(changes),
         "title": sweep.title,
-        "note": sweep.note,
+        "note": _note(sweep, run, corpus),
         "split": run.split,
         "corpus": corpus.name,
         "corpus_fingerprint": fingerprint_of(corpus),
@@ -92,6 +92,13 @@ def _identity(sweep: Sweep, run: PlannedRun, corpus: Corpus) -> dict[str, Any]:
         "recipe_hash": run.recipe.fingerprint(),
         "recipe": run.recipe.model_dump_json(exclude_none=True),
     }
+
+
+def _note(sweep: Sweep, run: PlannedRun, corpus: Corpus) -> str | None:
+    """Return the sweep's caveat, and that another text than the one it asks for first had to do."""
+    first = sweep.corpora[0] if sweep.corpora else run.recipe.data.corpus
+    other = [f"on {corpus.name}, since {first} was not at hand"] if run.recipe.data.corpus != first else []
+    return "; ".join([*([sweep.note] if sweep.note else []), *other]) or None
 
 
 def fingerprint_of(corpus: Corpus) -> str:

@@ -40,6 +40,16 @@ def prepare(run: PlannedRun, folder: Path, corpus: Corpus) -> None:
         write_json(folder / KEYS_FILE, keys)
 
 
+def require_own(run: PlannedRun, folder: Path, corpus: Corpus) -> None:
+    """Refuse a folder where a job still goes on that is not this run's.
+
+    Raises:
+        SettingError: It is of another recipe, text or code.
+    """
+    if _read(folder / KEYS_FILE) != _keys(run, corpus):
+        raise SettingError(f"{folder} has a job of another recipe still going on; cancel it and run the same command")
+
+
 def is_measured(run: PlannedRun, folder: Path, corpus: Corpus) -> bool:
     """Tell whether the run was trained and measured there, so that only its row is missing."""
     return _read(folder / KEYS_FILE) == _keys(run, corpus) and has_result(folder, run.recipe, run.split)

@@ -66,7 +66,7 @@ def run_sweep(
     try:
         with claimed(out):
             corpora = Corpora(sweep, loading)
-            entries = _entries(plan(sweep, corpora.choice), out, only, corpora)
+            entries = _entries(plan(sweep, corpora.choice), out, only, corpora, launcher)
             jobs = [entry.job for entry in entries if entry.job]
             by_job = {id(entry.job): entry for entry in entries if entry.job}
             run_jobs(
@@ -127,14 +127,19 @@ def _stands(entry: Entry, corpora: Corpora) -> bool:
     return row.corpus_fingerprint == fingerprint_of(corpora.of(run))
 
 
-def _entries(runs: Sequence[PlannedRun], out: Path, only: Sequence[str], corpora: Corpora) -> list[Entry]:
+def _entries(
+    runs: Sequence[PlannedRun], out: Path, only: Sequence[str], corpora: Corpora, launcher: Launcher
+) -> list[Entry]:
     """Survey the sweep and prepare the folders of the runs that have something to do."""
     entries = _survey(runs, out, only, corpora)
     limit = corpora.sweep.time_limit_minutes
     for entry in entries:
         if entry.job is None:
             continue
-        folders.prepare(entry.run, entry.folder, corpora.of(entry.run))
+        if launcher.follows(entry.folder):
+            folders.require_own(entry.run, entry.folder, corpora.of(entry.run))
+        else:
+            folders.prepare(entry.run, entry.folder, corpora.of(entry.run))
         save_recipe(entry.run.recipe, _recipe_file(entry, out))
         entry.job.limit_seconds = limit * 60 if limit else None
         if folders.is_measured(entry.run, entry.folder, corpora.of(entry.run)):
