@@ -1,5 +1,7 @@
 """The tables of a recipe: what they know, what they refuse, and what makes two runs the same."""
 
+import hashlib
+
 import pytest
 from pydantic import ValidationError
 
@@ -63,12 +65,33 @@ def test_the_fingerprint_is_the_same_on_every_machine_and_day():
     assert again.fingerprint() == Recipe().fingerprint()
 
 
+def test_a_key_at_its_default_leaves_the_fingerprint_as_it_was_before_there_was_that_key():
+    assert Recipe().fingerprint() == hashlib.sha256(b"{}").hexdigest()[:16]
+    one = hashlib.sha256(b'{"training": {"steps": 5}}').hexdigest()[:16]
+    assert changed(training=("steps", 5)).fingerprint() == one
+    explicit = Recipe.model_validate({"training": {"steps": 5, "log_every": 3, "seed": 42}, "data": {"corpus": "sotu"}})
+    assert explicit.fingerprint() == one
+
+
+def test_the_defaults_stand_since_results_are_kept_by_what_differs_from_them():
+    # Another default for a key that is here already: raise TRAINING_VERSION in experiments/sweeps/versions.py
+    known = DEFAULTS | {"respect_documents": True, "train_only": "all", "precision": "bf16", "experts_shared": None}
+    found = {key: value for entries in Recipe().outcome().values() for key, value in entries.items()}
+    assert {key: found[key] for key in known} == known
+
+
 @pytest.mark.parametrize("key", BOOKKEEPING)
 def test_what_is_noted_on_the_way_does_not_change_the_fingerprint(key):
     value = ["tensorboard"] if key == "report_to" else 7
     assert changed(training=(key, value)).fingerprint() == Recipe().fingerprint()
 
 
+DEFAULTS = {
+    "corpus": "sotu", "tokenizer": "auto", "sequence_length": 256, "window": 4, "boundary_weight": 1.0,
+    "warmup_steps": 100, "steps": 1000, "batch_size": 16, "gradient_accumulation": 1, "peak_learning_rate": 3e-4,
+    "weight_decay": 0.1, "adam_beta1": 0.9, "adam_beta2": 0.95, "max_grad_norm": 1.0, "seed": 42, "consistency": 0.0,
+    "anchor": 0.0, "load_balancing": 0.0, "router_z": 0.0, "cross_layer": 0.0, "reuse": 0.0, "preset": None,
+}  # fmt: skip
 OUTCOME = [
     (table, key)
     for table, entries in Recipe().outcome().items()

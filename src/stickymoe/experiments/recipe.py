@@ -150,5 +150,11 @@ class Recipe(Table):
         return self.model_dump(mode="json", exclude={"name": True, "label": True, "training": set(BOOKKEEPING)})
 
     def fingerprint(self) -> str:
-        """Return a hash of `outcome()`: equal for runs that end with the same weights, whatever they are called."""
-        return hashlib.sha256(json.dumps(self.outcome(), sort_keys=True).encode()).hexdigest()[:16]
+        """Return a hash of `outcome()`: equal for runs that end with the same weights, whatever they are called.
+
+        Keys at their defaults are left out, so that a key that is new in a later version changes no hash.
+        """
+        told = {"name": True, "label": True, "training": set(BOOKKEEPING)}
+        content = self.model_dump(mode="json", exclude=told, exclude_defaults=True)
+        content = {table: entries for table, entries in content.items() if entries}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
