@@ -178,3 +178,63 @@ def test_the_module_is_importable_where_there_is_no_affinity():
     room = "stickymoe.experiments.environment"
     code = f"import os; del os.sched_getaffinity; from {room} import usable_cores; usable_cores()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_job_waits_for_the_one_it_needs_and_the_others_do_not_wait(job, tmp_path):
+    start = job("start", "import time; time.sleep(0.4); print('done')")
+    needs = job("needs", f"print(open({str(start.folder / 'output.txt')!r}).read().strip())")
+    needs.after = start
+    other = job("other", "print('done')")
+    ended = []
+    run_jobs([needs, start, other], 2, ended=lambda one: ended.append(one.label))
+    assert ended == ["other", "start", "needs"]
+    assert read(needs).strip() == "done"
+
+
+def test_with_keep_going_a_failure_skips_what_needs_it_and_nothing_else(job):
+    bad, needs, too, good = (
+        job(name, "raise SystemExit(3)" if name == "bad" else "") for name in ["bad", "needs", "too", "good"]
+    )
+    needs.after, too.after = bad, needs
+    run_jobs([bad, needs, too, good], 1, keep_going=True)
+    assert [one.state for one in (bad, needs, too, good)] == ["failed", "skipped", "skipped", "finished"]
+    assert bad.reason.startswith("ended with code 3: no output")
+    assert needs.reason == "was not begun: it starts from bad, which has not finished"
+    assert not needs.folder.exists()
+
+
+@pytest.mark.parametrize(("code", "how"), [(PATIENT, "saved and ended"), (STUBBORN, "did not answer and was killed")])
+def test_a_job_over_its_time_is_asked_to_save_then_killed_and_the_others_go_on(job, monkeypatch, code, how):
+    monkeypatch.setattr(runner, "_FAREWELL_SECONDS", 1.5)
+    slow, other = job("slow", code), job("other", "print('done')")
+    slow.limit_seconds = 1.0
+    slow.folder.mkdir()
+    (slow.folder / "log.jsonl").write_text('{"step": 4}\n')
+    begun = time.monotonic()
+    run_jobs([slow, other], 1, keep_going=True)
+    assert time.monotonic() - begun < 20
+    assert (slow.state, other.state) == ("cut short", "finished")
+    assert slow.reason == f"reached its time limit of {1 / 60:g} minutes at step 4, {how}"
+
+
+def test_a_job_that_ends_in_time_is_left_alone(job):
+    one = job("one", "print('done')")
+    one.limit_seconds = 60
+    run_jobs([one], 1)
+    assert one.state == "finished"
+
+
+def test_what_the_caller_makes_of_an_ended_job_counts(job):
+    def disown(one):
+        one.state, one.reason = "failed", "left no result"
+
+    with pytest.raises(TrainingError, match="one left no result"):
+        run_jobs([job("one", "")], 1, ended=disown)
+
+
+def test_the_pace_is_that_of_the_last_whole_row(job):
+    one = job("a", "")
+    assert one.pace() == (0, 0.0)
+    one.folder.mkdir()
+    (one.folder / "log.jsonl").write_text('{"step": 4, "seconds": 2.5}\n{"step": 6, "sec')
+    assert one.pace() == (4, 2.5)
