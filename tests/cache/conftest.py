@@ -16,7 +16,7 @@ def traces(draw: st.DrawFn) -> RoutingTrace:
     rng = default_rng(draw(st.integers(0, 2**32)))
     ids = np.argsort(rng.random((tokens, layers, EXPERTS)), axis=-1)[..., :top_k]
     filled = rng.integers(draw(st.sampled_from([0, top_k])), top_k + 1, (tokens, layers))
-    filled[0] = np.maximum(filled[0], 1)
+    filled[0, 0] = max(filled[0, 0], 1)
     ids[np.arange(top_k) >= filled[..., None]] = -1
     return RoutingTrace(
         ids,

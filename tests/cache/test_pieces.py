@@ -28,15 +28,11 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def cut(trace: RoutingTrace, bounds: list[int]) -> list[RoutingTrace]:
-    """Cut a trace at rows where each piece still routes every layer."""
+    """Cut a trace at rows where each piece and the rest still route somebody."""
     pieces, start = [], 0
-    routes = trace.expert_ids[:, :, 0] >= 0
+    routes = (trace.expert_ids[:, :, 0] >= 0).any(axis=1)
     for stop in [*sorted(set(bounds)), trace.num_tokens]:
-        if (
-            start < stop
-            and routes[start:stop].any(axis=0).all()
-            and routes[stop:].any(axis=0).all() | (stop == trace.num_tokens)
-        ):
+        if routes[start:stop].any() and (routes[stop:].any() or stop >= trace.num_tokens):
             rows = slice(start, stop)
             pieces.append(
                 RoutingTrace(
@@ -57,8 +53,6 @@ def cut(trace: RoutingTrace, bounds: list[int]) -> list[RoutingTrace]:
 @given(TRACES, st.lists(st.integers(1, 14), max_size=4), st.sampled_from(ONLINE), st.integers(0, 9), OPTIONS)
 def test_pieces_are_counted_as_the_whole(trace, bounds, policy, capacity, options):
     pieces = cut(trace, bounds)
-    if sum(piece.num_tokens for piece in pieces) != trace.num_tokens:
-        return  # the last rows alone would leave a layer without a token
     whole = simulate(trace, policy, capacity, **options)
     report = simulate(iter(pieces), policy, capacity, **options)
     assert json.dumps(report.as_dict()) == json.dumps(whole.as_dict())

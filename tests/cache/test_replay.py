@@ -383,6 +383,14 @@ def test_a_report_is_json_with_its_rates():
     assert told["description"] == report.describe()
 
 
+def test_a_layer_that_nobody_asked_has_no_hit_rate():
+    trace = RoutingTrace(np.array([[[0], [-1]], [[0], [-1]]]), [0, 0], 2)
+    report = simulate(trace, "lru", 1)
+    assert report.hit_rate == 0.5
+    assert np.isnan(report.hit_rate_per_layer[1])
+    assert json.loads(json.dumps(report.as_dict(), allow_nan=False))["hit_rate_per_layer"] == [0.5, None]
+
+
 def test_prefill_and_decode_are_told_apart():
     trace = RoutingTrace(np.array([[[0]], [[0]], [[0]]]), [0, 0, 0], 2, phases=[0, 0, 1])
     report = simulate(trace, "lru", 1)

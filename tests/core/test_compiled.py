@@ -24,16 +24,24 @@ for code in (replay_requests, add_distances):
     print(sum(code.stats.cache_hits.values()), sum(code.stats.cache_misses.values()))
 """
 
+ONE = """
+import numpy as np
+from stickymoe.cache.policies.belady_kernel import next_uses
 
-def start(folder: Path) -> list[list[int]]:
+next_uses(np.zeros((1, 1, 1), np.int32), 1, np.arange(2), np.zeros(1, np.bool_), False, False, np.zeros(1, np.int64))
+print(sum(next_uses.stats.cache_hits.values()), sum(next_uses.stats.cache_misses.values()))
+"""
+
+
+def start(folder: Path, code: str = ONE) -> list[list[int]]:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder)}
-    done = subprocess.run([sys.executable, "-c", REPLAY], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     return [[int(number) for number in line.split()] for line in done.stdout.splitlines()]
 
 
 def test_a_second_start_finds_the_code_of_the_first(tmp_path):
-    assert start(tmp_path) == [[0, 2], [0, 1]]
-    assert start(tmp_path) == [[2, 0], [1, 0]]
+    assert start(tmp_path, REPLAY) == [[0, 2], [0, 1]]
+    assert start(tmp_path, REPLAY) == [[2, 0], [1, 0]]
 
 
 def test_nowhere_to_write_means_no_more_than_compiling_again(tmp_path):
@@ -69,3 +77,22 @@ def test_borrowed_arrays_are_the_callers_own():
         add_two((left, (right, 5)))
     assert (left[0], right[0]) == (3, 3)
     assert sys.getrefcount(left) == 2
+
+
+def test_a_damaged_store_is_written_anew(tmp_path):
+    start(tmp_path)
+    for path in tmp_path.rglob("*.nb[ic]"):
+        path.write_bytes(path.read_bytes()[:40])
+    assert start(tmp_path) == [[0, 1]]
+    assert start(tmp_path) == [[1, 0]]
+
+
+def test_code_of_other_sources_is_not_opened_and_cleared_away(tmp_path):
+    start(tmp_path)
+    kept = next(tmp_path.rglob("belady_kernel.next_uses-*.nbi"))
+    stem = kept.name.split(".py3")[0] + ".py3" + kept.name.split(".py3")[1].split(".")[0]
+    old = kept.with_name(f"{stem}.0123456789abcdef.nbi")
+    old.write_bytes(b"not to be read")
+    kept.unlink()
+    assert start(tmp_path) == [[0, 1]]
+    assert not old.exists()

@@ -17,6 +17,7 @@ from stickymoe.cache.settings import CacheSettings
 from stickymoe.cache.simulation import Simulation
 from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.traces import RoutingTrace
+from stickymoe.traces.checks import UNASSIGNED
 
 
 def simulate_pieces(
@@ -88,10 +89,15 @@ def _order_after(trace: RoutingTrace, before: Any, settings: CacheSettings) -> O
 
 
 def _cut(trace: RoutingTrace) -> tuple[RoutingTrace | None, RoutingTrace]:
+    """Cut before the last pass, or before an earlier one where either side would be a trace of nobody."""
     begins = pass_begins(trace)
     begins[trace.sequence_starts()[:-1]] = True
-    last = int(np.flatnonzero(begins)[-1])
-    return (_rows(trace, slice(0, last)) if last else None), _rows(trace, slice(last, None))
+    routed = np.flatnonzero((trace.expert_ids[:, :, 0] != UNASSIGNED).any(axis=1))
+    cuts = np.flatnonzero(begins)
+    cuts = cuts[(cuts > routed[0]) & (cuts <= routed[-1])]
+    if not cuts.size:
+        return None, trace
+    return _rows(trace, slice(0, cuts[-1])), _rows(trace, slice(cuts[-1], None))
 
 
 def _rows(trace: RoutingTrace, rows: slice) -> RoutingTrace:

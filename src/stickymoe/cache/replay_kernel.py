@@ -32,7 +32,7 @@ class Pool(NamedTuple):
     unpinned: np.ndarray
     size: np.ndarray
     preloaded: np.ndarray
-    last_in_event: np.ndarray
+    last_request: np.ndarray
     totals: np.ndarray
 
 
@@ -50,6 +50,7 @@ class Requests(NamedTuple):
 
 
 USED, RESIDENTS, BUDGET = 0, 1, 2
+NOBODY = -1
 
 
 def new_pool(sizes: np.ndarray, budget: int) -> Pool:
@@ -100,66 +101,64 @@ def replay_requests(
     An event is a group at a layer or, where `sequential`, each of its requests in turn.
     """
     state, pool, requests = borrowed(state), borrowed(pool), borrowed(requests)
-    ids, groups = requests.ids, requests.groups
+    ids, groups, phases, weights = requests.ids, requests.groups, requests.phases, requests.weights
     layers, slots = ids.shape[1], ids.shape[2]
-    room = np.int64(1)
+    room = 1
     for group in range(groups.size - 1):
         room = max(room, groups[group + 1] - groups[group])
-    asked, rows = np.empty(room * slots, dtype=np.int64), np.empty(room * slots, dtype=np.int64)
     event, waiting = np.empty(room * slots, dtype=np.int64), np.empty(room * slots, dtype=np.int64)
-    resident, pinned, seen, last_in_event = pool.resident, pool.pinned, pool.seen, pool.last_in_event
+    resident, pinned, seen, last_request = pool.resident, pool.pinned, pool.seen, pool.last_request
     for group in range(groups.size - 1):
         if requests.heads[group] == COLD:
             start_cold(state, pool)
         elif requests.heads[group] == SEQUENCE:
             open_sequence(state)
+        stop = groups[group + 1]
+        # where an expert counts once an event, its last request is its use; within one row there is but one
+        once = unique and not sequential and stop - groups[group] > 1
         for layer in range(layers):
             open_event(state, layer)
-            size = 0
-            for row in range(groups[group], groups[group + 1]):
-                for slot in range(slots):
-                    expert = ids[row, layer, slot]
-                    if expert < 0:
-                        break
-                    block = layer * experts + expert
-                    asked[size] = block
-                    last_in_event[block] = size
-                    rows[size] = row * slots + slot
-                    size += 1
-            start = 0
-            while start < size:
-                stop = start + 1 if sequential else size
-                distinct, missing = 0, 0
-                for number in range(start, stop):
-                    block, row = asked[number], rows[number] // slots
+            if once:
+                for row in range(groups[group], stop):
+                    for slot in range(slots):
+                        if ids[row, layer, slot] >= 0:
+                            last_request[layer * experts + ids[row, layer, slot]] = row * slots + slot
+            distinct, missing = 0, 0
+            row, slot = max(groups[group], 0), 0
+            while row <= stop:
+                expert = ids[row, layer, slot] if row < stop else NOBODY
+                block = layer * experts + expert
+                # what the second half says is no news, but spares the code a case for negative places at each array
+                if expert >= 0 and block >= 0:
+                    phase = phases[row]
                     first = not pinned[block]
                     if resident[block]:
                         if first or not unique:
-                            counts[HITS, layer, requests.phases[row]] += 1
+                            counts[HITS, layer, phase] += 1
                     else:
                         if first or not unique:
-                            counts[MISSES, layer, requests.phases[row]] += 1
-                            counts[COMPULSORY, layer, requests.phases[row]] += not seen[block]
+                            counts[MISSES, layer, phase] += 1
+                            counts[COMPULSORY, layer, phase] += not seen[block]
                         if first:
-                            counts[LOADS, layer, requests.phases[row]] += 1
+                            counts[LOADS, layer, phase] += 1
                             waiting[missing] = block
                             missing += 1
-                    if first:
+                    if first and not (sequential and resident[block]):
                         pinned[block] = 1
                         event[distinct] = block
                         distinct += 1
-                    weight = np.float64(0.0)
-                    if requests.weights.size > 0:
-                        weight = np.float64(requests.weights[row, layer, rows[number] % slots])
-                    # where an expert counts once an event, its last request is its use
-                    if sequential or not unique or last_in_event[block] == number:
-                        touch(state, block, weight)
-                if missing > 0 or pool.totals[USED] > pool.totals[BUDGET]:
-                    settle(state, pool, event[:distinct], waiting[:missing], admission)
-                for number in range(distinct):
-                    pinned[event[number]] = 0
-                    seen[event[number]] = 1
-                start = stop
+                    if not once or last_request[block] == row * slots + slot:
+                        touch(state, block, np.float64(weights[row, layer, slot]) if weights.size > 0 else 0.0)
+                if (sequential or row == stop) and distinct > 0:
+                    if missing > 0 or pool.totals[USED] > pool.totals[BUDGET]:
+                        settle(state, pool, event[:distinct], waiting[:missing], admission)
+                    for number in range(distinct):
+                        pinned[event[number]] = 0
+                        seen[event[number]] = 1
+                    distinct, missing = 0, 0
+                slot += 1
+                if expert < 0 or slot == slots:
+                    row, slot = row + 1, 0
 
 
 @inlined

@@ -76,8 +76,9 @@ class CacheReport:
 
     @property
     def hit_rate_per_layer(self) -> Float[np.ndarray, " layers"]:
-        """Hits over lookups of each layer."""
-        rates: np.ndarray = self.hits_per_layer / (self.hits_per_layer + self.misses_per_layer)
+        """Hits over lookups of each layer; NaN where a layer was not asked for anybody."""
+        lookups = self.hits_per_layer + self.misses_per_layer
+        rates: np.ndarray = np.where(lookups > 0, self.hits_per_layer / np.maximum(lookups, 1), np.nan)
         return rates
 
     def phase(self, name: str) -> tuple[int, int]:
@@ -119,7 +120,7 @@ class CacheReport:
             "compulsory": self.compulsory,
             "loads": self.loads,
             "bytes_moved": self.bytes_moved,
-            "hit_rate_per_layer": self.hit_rate_per_layer.tolist(),
+            "hit_rate_per_layer": [None if rate != rate else rate for rate in self.hit_rate_per_layer.tolist()],
             "semantics": dict(self.semantics),
             "description": self.describe(),
         }

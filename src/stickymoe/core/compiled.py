@@ -7,6 +7,7 @@ in any kernel file of a room renews the room's.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -70,12 +71,36 @@ borrowed: Any = intrinsic(_borrowed)
 
 
 class _RoomCache(FunctionCache):
-    """Numba's store of one function's machine code, renewed when any kernel file of its room changes."""
+    """Numba's store of one function's machine code, renewed when any kernel file of its room changes.
+
+    What an older version of the package left is not even opened: it may name what is gone. A damaged or refusing disk
+    costs the compile time, no more.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        place, name = self._cache_path, self._impl.filename_base
-        self._cache_file = IndexDataCacheFile(place, name, _kernel_sources(_room_of(function)))  # type: ignore[no-untyped-call]
+        sources = _kernel_sources(_room_of(function))
+        self._stem = self._impl.filename_base
+        name = f"{self._stem}.{sources[:16]}"
+        self._cache_file = IndexDataCacheFile(self._cache_path, name, sources)  # type: ignore[no-untyped-call]
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception:
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(Exception):
+            for old in Path(self._cache_path).glob(f"{glob.escape(self._stem)}.*.nb[ci]"):
+                if not old.name.startswith(self._cache_file._index_name.removesuffix(".nbi")):
+                    old.unlink()
+        with suppress(Exception):
+            try:
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+            except Exception:
+                self._cache_file.flush()  # type: ignore[no-untyped-call]
+                super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 def _room_of(function: Callable[..., Any]) -> Path:

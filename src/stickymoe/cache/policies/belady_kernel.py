@@ -38,7 +38,7 @@ def clear(state: Belady) -> None:
 
 def touch(state: Belady, block: int, weight: float) -> None:
     """Rank by the next use."""
-    rank(state.ranking, block, -float(state.next_use[state.cursor[0]]))
+    rank(state.ranking, block, -state.next_use[state.cursor[0]])
     state.cursor[0] += 1
 
 

@@ -22,7 +22,7 @@ class LFRU(NamedTuple):
 
 def new(blocks: int) -> LFRU:
     """Return the state for blocks 0 to `blocks` - 1."""
-    return LFRU(new_ranking(blocks), np.zeros(blocks))
+    return LFRU(new_ranking(blocks), np.zeros(blocks, dtype=np.int64))
 
 
 def clear(state: LFRU) -> None:
@@ -41,7 +41,7 @@ def victim(state: LFRU, pinned: np.ndarray) -> int:
     """Choose the smallest uses / age; among equals, the oldest last use."""
     ranking = state.ranking
     now = ranking.scalars[CLOCK]
-    best, best_uses, best_age = -1, 0.0, 1
+    best, best_uses, best_age = -1, 0, 1
     for place in range(ranking.scalars[SIZE]):
         if pinned[ranking.block[place]]:
             continue

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stickymoe.cache.policies.ranking_kernel import Ranking, clear_ranking, drop, lowest, new_ranking, rank
+from stickymoe.cache.policies.ranking_kernel import Ranking, clear_ranking, drop, lowest, new_ranking, rank, whole
 from stickymoe.cache.policies.rules_kernel import binds
 
 
@@ -42,7 +42,7 @@ def touch(state: AgedLFU, block: int, weight: float) -> None:
     state.clock[0] += 1
     now = state.clock[0] / state.half_life
     state.faded[block] = now + log2(1.0 + 2.0 ** (state.faded[block] - now))
-    rank(state.ranking, block, state.faded[block])
+    rank(state.ranking, block, whole(state.faded[block]))
 
 
 def victim(state: AgedLFU, pinned: np.ndarray) -> int:

@@ -29,7 +29,7 @@ def clear(state: CachedLFU) -> None:
 def touch(state: CachedLFU, block: int, weight: float) -> None:
     """Count a use; a new block starts at one."""
     place = state.ranking.place[block]
-    rank(state.ranking, block, 1.0 if place < 0 else state.ranking.priority[place] + 1.0)
+    rank(state.ranking, block, 1 if place < 0 else state.ranking.priority[place] + 1)
 
 
 def victim(state: CachedLFU, pinned: np.ndarray) -> int:

@@ -19,7 +19,7 @@ class LFU(NamedTuple):
 
 def new(blocks: int) -> LFU:
     """Return the state for blocks 0 to `blocks` - 1."""
-    return LFU(new_ranking(blocks), np.zeros(blocks))
+    return LFU(new_ranking(blocks), np.zeros(blocks, dtype=np.int64))
 
 
 def clear(state: LFU) -> None:

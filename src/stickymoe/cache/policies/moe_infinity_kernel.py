@@ -67,7 +67,7 @@ def touch(state: MoEInfinity, block: int, weight: float) -> None:
     state.total[0] += 1
     state.recent[block] += 1
     state.recent_of_layer[block // state.experts] += 1
-    rank(state.ranking, block, 0.0)
+    rank(state.ranking, block, 0)
 
 
 def victim(state: MoEInfinity, pinned: np.ndarray) -> int:

@@ -7,7 +7,7 @@ its lowest until that one is touched or leaves.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,13 +35,20 @@ class Ranking(NamedTuple):
 def new_ranking(blocks: int) -> Ranking:
     """Return an empty ranking."""
     return Ranking(
-        priority=np.zeros(blocks),
+        priority=np.zeros(blocks, dtype=np.int64),
         last_use=np.zeros(blocks, dtype=np.int64),
         block=np.zeros(blocks, dtype=np.int64),
         place=np.full(blocks, -1, dtype=np.int64),
         lowest=np.full((blocks >> SHIFT) + 1, UNKNOWN, dtype=np.int64),
         scalars=np.zeros(2, dtype=np.int64),
     )
+
+
+@inlined
+def whole(number: float) -> int:
+    """Return an integer for each float, in the order of the floats; NaN means nothing here."""
+    bits: Any = np.float64(number).view(np.int64)
+    return bits if bits >= 0 else bits ^ np.int64(0x7FFFFFFFFFFFFFFF)  # type: ignore[no-any-return]
 
 
 @inlined
@@ -53,7 +60,7 @@ def clear_ranking(ranking: Ranking) -> None:
 
 
 @inlined
-def rank(ranking: Ranking, block: int, priority: float) -> None:
+def rank(ranking: Ranking, block: int, priority: int) -> None:
     """Give `block` a priority and the latest use; it joins if it is not there."""
     place = ranking.place[block]
     ranking.scalars[CLOCK] += 1
@@ -66,7 +73,7 @@ def rank(ranking: Ranking, block: int, priority: float) -> None:
     group = place >> SHIFT
     lowest = ranking.lowest[group]
     if lowest == place:
-        if priority > ranking.priority[place] or priority == ranking.priority[place]:
+        if priority >= ranking.priority[place]:
             ranking.lowest[group] = UNKNOWN
     elif lowest != UNKNOWN:
         # its use is the latest, so that only a lower priority makes it the lowest
@@ -83,24 +90,19 @@ def lowest(ranking: Ranking, pinned: np.ndarray) -> int:
     """Return the block of lowest priority that is not pinned, or -1."""
     size = ranking.scalars[SIZE]
     best = -1
-    group = 0
-    while group << SHIFT < size:
+    for group in range((size + (1 << SHIFT) - 1) >> SHIFT):
         start, stop = group << SHIFT, min((group + 1) << SHIFT, size)
         first = ranking.lowest[group]
         if first == UNKNOWN:
-            first = start
-            for place in range(start + 1, stop):
-                if _before(ranking, place, first):
-                    first = place
+            first = _first(ranking, start, stop)
             ranking.lowest[group] = first
-        group += 1
         if best >= 0 and not _before(ranking, first, best):
             continue
         if not pinned[ranking.block[first]]:
             best = first
             continue
         for place in range(start, stop):
-            if not pinned[ranking.block[place]] and (best < 0 or _before(ranking, place, best)):
+            if (best < 0 or _before(ranking, place, best)) and not pinned[ranking.block[place]]:
                 best = place
     return -1 if best < 0 else ranking.block[best]
 
@@ -124,6 +126,20 @@ def drop(ranking: Ranking, block: int) -> None:
     first = ranking.lowest[place >> SHIFT]
     if first != UNKNOWN and _before(ranking, place, first):
         ranking.lowest[place >> SHIFT] = place
+
+
+@inlined
+def _first(ranking: Ranking, start: int, stop: int) -> int:
+    # the minimum alone is found many places at a time
+    priority = ranking.priority[start]
+    for place in range(start + 1, stop):
+        priority = min(priority, ranking.priority[place])
+    first = UNKNOWN
+    for place in range(start, stop):
+        equal = ranking.priority[place] == priority
+        if equal and (first == UNKNOWN or ranking.last_use[place] < ranking.last_use[first]):
+            first = place
+    return first
 
 
 @inlined

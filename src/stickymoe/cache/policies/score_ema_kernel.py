@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stickymoe.cache.policies.ranking_kernel import Ranking, clear_ranking, drop, lowest, new_ranking, rank
+from stickymoe.cache.policies.ranking_kernel import Ranking, clear_ranking, drop, lowest, new_ranking, rank, whole
 from stickymoe.cache.policies.rules_kernel import binds
 
 
@@ -50,7 +50,7 @@ def touch(state: ScoreEMA, block: int, weight: float) -> None:
     now = -log2(1.0 - state.decay) * (state.events[0] // state.layers)
     score = 2.0 ** (state.faded[block] - now) + state.decay * weight
     state.faded[block] = now + log2(score) if score > 0.0 else -np.inf
-    rank(state.ranking, block, state.faded[block])
+    rank(state.ranking, block, whole(state.faded[block]))
 
 
 def victim(state: ScoreEMA, pinned: np.ndarray) -> int:

@@ -19,7 +19,7 @@ class Static(NamedTuple):
 
 def new(chosen: np.ndarray) -> Static:
     """Return the state for a block a flag."""
-    return Static(new_ranking(chosen.size), chosen.astype(np.float64))
+    return Static(new_ranking(chosen.size), chosen.astype(np.int64))
 
 
 def clear(state: Static) -> None:
