@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -128,6 +129,23 @@ def test_a_batch_that_cannot_be_shared_out_is_one_line_from_each_process(two, tr
     assert codes == [2, 2]
     line = "error: training.batch_size must be a multiple of 2, the number of processes, got 3\n"
     assert said == [line, line]
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_command_as_it_stands(one, trained, tmp_path, monkeypatch):
+    monkeypatch.setenv("STICKYMOE_CACHE", str(trained / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
+    command = ["-m", "stickymoe", "train", str(trained / "tiny.toml"), "--out", str(tmp_path / "two")]
+    done = subprocess.run([*launch, *command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert_same(tmp_path / "two", one)
+
+
+def test_sharded_weights_are_refused_in_one_line(monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(SettingError, match="launch it without --use_fsdp"):
+        Ranks()
 
 
 def test_one_process_waits_for_nobody():

@@ -15,7 +15,14 @@ class Ranks:
     """The processes of a run, as the launcher's environment tells them; entered while they work together."""
 
     def __init__(self) -> None:
-        """Read the environment; nothing is begun yet."""
+        """Read the environment; nothing is begun yet.
+
+        Raises:
+            SettingError: The launcher asks for sharded weights.
+        """
+        if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+            message = "a run shares out its batches (DDP), not its weights (FSDP), which fit every device"
+            raise SettingError(f"{message}; launch it without --use_fsdp")
         self.count = int(os.environ.get("WORLD_SIZE", "1"))
         self.is_first = int(os.environ.get("RANK", "0")) == 0
 
