@@ -147,14 +147,17 @@ class Recipe(Table):
 
     def outcome(self) -> dict[str, dict[str, Any]]:
         """Return the tables without `BOOKKEEPING`: whatever changes the trained weights, as JSON."""
-        return self.model_dump(mode="json", exclude={"name": True, "label": True, "training": set(BOOKKEEPING)})
+        return self._without_bookkeeping()
 
     def fingerprint(self) -> str:
         """Return a hash of `outcome()`: equal for runs that end with the same weights, whatever they are called.
 
         Keys at their defaults are left out, so that a key that is new in a later version changes no hash.
         """
-        told = {"name": True, "label": True, "training": set(BOOKKEEPING)}
-        content = self.model_dump(mode="json", exclude=told, exclude_defaults=True)
+        content = self._without_bookkeeping(exclude_defaults=True)
         content = {table: entries for table, entries in content.items() if entries}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def _without_bookkeeping(self, *, exclude_defaults: bool = False) -> dict[str, dict[str, Any]]:
+        told: dict[str, bool | set[str]] = {"name": True, "label": True, "training": set(BOOKKEEPING)}
+        return self.model_dump(mode="json", exclude=told, exclude_defaults=exclude_defaults)

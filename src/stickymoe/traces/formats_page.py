@@ -17,8 +17,8 @@ Generated from the registry by `python -m stickymoe.traces.formats_page docs/for
 ```python
 from stickymoe.traces import read_trace, write_trace_as
 
-trace = read_trace("qwen.route.csv")                                   # the format is found by content
-trace = read_trace("dump.jsonl", format="jsonl", num_experts=128)      # or given, with what the file does not say
+trace = read_trace("qwen.route.csv")  # the format is found by content
+trace = read_trace("dump.jsonl", format="jsonl", num_experts=128)  # or given, with what the file does not say
 write_trace_as(trace, "qwen.npz", "npz")
 ```
 
