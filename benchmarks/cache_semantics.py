@@ -251,7 +251,12 @@ def choices_block(found: dict[str, Any]) -> str:
     rows.append(("Which phase \\*", "`--json`", ("all", _of(engine)), ("decode", _decode(engine))))
     lfu, bound = runs[LFU.command], runs[BYPASS.command]
     rows.append(
-        ("LFU's counts", "`--policy`", ("kept: `lfu`", _of(lfu["lfu"])), ("lost: `lfu-cache`", _of(lfu["lfu-cache"])))
+        (
+            "LFU's counts, one by one, warm",
+            "`--policy`",
+            ("kept: `lfu`", _of(lfu["lfu"])),
+            ("lost: `lfu-cache`", _of(lfu["lfu-cache"])),
+        )
     )
     rows.append(
         (
