@@ -255,6 +255,8 @@ def test_the_first_corpus_with_both_splits_is_taken(grid, here, tmp_path, traine
     assert entry.row.note == f"short; on text, since {empty} was not at hand"
     with pytest.raises(DataError, match=f"none of the sweep's corpora is at hand; {empty}: "):
         survey(grid(corpora=[str(empty)]), tmp_path / "out")
+    with pytest.raises(DataError, match="must be one of train, validation, test, got 'tset'"):
+        survey(grid(split="tset"), tmp_path / "out")
 
 
 def test_a_result_that_cannot_be_read_is_a_failure_of_its_run_alone(grid, here, tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ class Corpora:
         reasons: list[str] = []
         for name in sweep.corpora:
             try:
-                self._require_splits(name)
+                self._load(self._first_recipe(name))
             except DataError as error:
                 reasons.append(f"{name}: {error}")
             else:
@@ -43,19 +43,23 @@ class Corpora:
             raise DataError(f"none of the sweep's corpora is at hand; {'; '.join(reasons)}")
 
     def of(self, run: PlannedRun) -> Corpus:
-        """Return the corpus of a run."""
+        """Return the corpus of a run.
+
+        Raises:
+            DataError: It lacks the train split, or the one to measure.
+        """
         return self._load(run.recipe)
 
-    def _require_splits(self, name: str) -> None:
+    def _first_recipe(self, corpus: str) -> Recipe:
         first = next(iter(self.sweep.sizes.values()))
         recipe = load_recipe(first.recipe, [*self.sweep.overrides, *first.overrides])
-        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"corpus": name})})
-        corpus = self._load(recipe)
-        for split in ("train", self.sweep.split):
-            _ = corpus.splits[split]
+        return recipe.model_copy(update={"data": recipe.data.model_copy(update={"corpus": corpus})})
 
     def _load(self, recipe: Recipe) -> Corpus:
         key = (recipe.data.corpus, recipe.data.tokenizer)
         if key not in self._loaded:
-            self._loaded[key] = corpus_of(recipe, self._loading)
+            corpus = corpus_of(recipe, self._loading)
+            for split in ("train", self.sweep.split):
+                _ = corpus.splits[split]
+            self._loaded[key] = corpus
         return self._loaded[key]

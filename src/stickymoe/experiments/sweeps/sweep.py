@@ -100,6 +100,8 @@ def survey(
 def _survey(runs: Sequence[PlannedRun], out: Path, only: Sequence[str], corpora: Corpora) -> list[Entry]:
     """Return the chosen runs and those whose models they need, with a job for each that does not stand."""
     picked = [run.name for run in chosen(runs, only)]
+    for run in runs:
+        corpora.of(run)  # a text that lacks a split is told here, once, and not by every run
     found: dict[str, Entry] = {}
     for run in runs:
         found[run.name] = Entry(run, run.folder(out), read_row(out, run.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Group
 from rich.table import Table
@@ -31,12 +32,13 @@ def live_table(entries: Sequence[Entry], parallel: int, lines: int) -> Group:
 
 
 def plan_table(entries: Sequence[Entry]) -> Table:
-    """Return what a sweep would do: each run, whether it stands, and what it takes."""
+    """Return what a sweep would do: each run, its text, its steps, and whether it stands."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("run", "", "steps", "key"):
-        table.add_column(column, no_wrap=True, justify="right" if column == "steps" else "left")
+    for column in ("run", "corpus", "steps", ""):
+        table.add_column(column, overflow="fold", justify="right" if column == "steps" else "left")
     for entry in entries:
-        table.add_row(entry.run.name, _intent(entry), str(entry.run.recipe.training.steps), entry.run.key)
+        data, training = entry.run.recipe.data, entry.run.recipe.training
+        table.add_row(entry.run.name, Path(data.corpus).name, str(training.steps), _intent(entry))
     return table
 
 
