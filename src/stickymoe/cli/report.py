@@ -8,7 +8,7 @@ import click
 
 
 @click.command()
-@click.argument("sweep", type=click.Path(path_type=Path, exists=True), metavar="SWEEP")
+@click.argument("sweep", type=click.Path(path_type=Path), metavar="SWEEP")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the report; that of SWEEP if not given.")
 def report(sweep: Path, out: Path | None) -> None:
     """Rebuild the report of SWEEP, a sweep's folder or a Parquet file of its rows: report.html and report.md.
