@@ -493,7 +493,7 @@ def report(result: dict[str, Any]) -> None:
             times = "".join(f"{row[key]:9.0f}" if key in row else " " * 9 for key in ("p20_ms", "p50_ms", "p80_ms"))
             rate = ""
             if RATE in row:
-                rate = f"{row['accesses_per_second'] / 1e6:.1f} M/s"
+                rate = f"{row['accesses_per_second'] / 1e6:.3g} M/s"
             elif "mb_per_second" in row:
                 rate = f"{row['mb_per_second']:.0f} MB/s"
             print(f"{label:38}{times}   {rate:>16}{row.get('peak_mib', ''):>7}")
