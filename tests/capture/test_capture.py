@@ -40,7 +40,7 @@ def test_gates_and_their_gradients_are_those_computed_by_hand(main_model, token_
     expected = gradients_of(main_model, plain.loss + slow_consistency(by_hand, pairs))
     torch.testing.assert_close(captured.gate_probs, tuple(by_hand))
     assert found.keys() == expected.keys()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     alone = gradients_of(main_model, main_model(ids, labels=ids).loss)
     assert any(not torch.equal(alone[name], found[name]) for name in alone if "gate" in name or "router" in name)
 
@@ -167,7 +167,7 @@ def test_a_dense_model_is_refused_in_one_line():
     model = LlamaForCausalLM(
         LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1)
     )
-    with pytest.raises(CaptureError, match=r"^LlamaForCausalLM has no .*dense.*$"):
+    with pytest.raises(CaptureError, match=r"^LlamaForCausalLM has no router .*dense.*$"):
         capture_routing(model)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
-from stickymoe.capture.families import FAMILIES, Family, OwnFamily, family_of
+from stickymoe.capture.families import FAMILIES, Family, OwnFamily, UnknownFamily, family_of
+from stickymoe.capture.families.unknown import HOW_TO
 from stickymoe.capture.layers import MoELayer
 from stickymoe.core.errors import CaptureError
 from stickymoe.model import Router, StickyMoEModel
@@ -33,10 +34,29 @@ def find_stacks(model: nn.Module) -> dict[str, tuple[nn.Module, list[MoELayer]]]
             layers = _declared_layers(stack)
             if layers:
                 found[path] = stack, layers
+    found = found or _undeclared_stacks(model)
     if not found:
         raise CaptureError(
-            f"{type(model).__name__} has no routers: its layers are dense, so there is no routing to capture"
+            f"{type(model).__name__} has no router beside experts: if its layers are dense there is no routing to "
+            f"capture; if they are not, {HOW_TO}"
         )
+    return found
+
+
+def _undeclared_stacks(model: nn.Module) -> dict[str, tuple[nn.Module, list[MoELayer]]]:
+    """Return what looks like MoE layers in a model that declares none: a gate or router beside experts."""
+    modules: dict[str, nn.Module] = dict(model.named_modules())
+    stacks = [path for path, module in modules.items() if isinstance(module, PreTrainedModel)] or [""]
+    found: dict[str, tuple[nn.Module, list[MoELayer]]] = {}
+    for path, block in modules.items():
+        experts = getattr(block, "experts", None)
+        router = getattr(block, "gate", getattr(block, "router", None))
+        if isinstance(experts, nn.Module) and isinstance(router, nn.Module):
+            stack = max((place for place in stacks if f"{path}.".startswith(f"{place}.".lstrip("."))), key=len)
+            family = UnknownFamily(type(modules[stack]).__name__)
+            inside = path.removeprefix(f"{stack}.") if stack else path
+            layer = MoELayer(family.layer_name(inside), inside, family, (router,), -1, experts)
+            found.setdefault(stack, (modules[stack], []))[1].append(layer)
     return found
 
 
@@ -57,7 +77,7 @@ def _declared_layers(stack: PreTrainedModel) -> list[MoELayer]:
     layers = []
     for path, routers in grouped.items():
         name = family_of(routers[0][0])
-        family = FAMILIES.get(name) or Family(name)
+        family = FAMILIES.get(name) or UnknownFamily(name or type(stack).__name__)
         if family.refused:
             raise CaptureError(f"{type(stack).__name__} cannot be captured: {family.refused}")
         experts = _experts_of(stack, path)

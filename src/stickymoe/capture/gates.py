@@ -29,8 +29,8 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def agree(gates: Tensor, expert_ids: Tensor, expert_weights: Tensor, tolerance: float = 2e-2) -> bool:
-    """Tell whether each token's weights stand to each other as the gates of its experts do.
+def misfit(gates: Tensor, expert_ids: Tensor, expert_weights: Tensor) -> float:
+    """Return by how much, relative to the gates, a token's weights stand otherwise to each other than its gates do.
 
     Weights may be scaled and renormalised, so one expert a token tells nothing: then the weights must be the gates.
 
@@ -38,9 +38,11 @@ def agree(gates: Tensor, expert_ids: Tensor, expert_weights: Tensor, tolerance: 
         gates: (tokens, experts).
         expert_ids: (tokens, top_k).
         expert_weights: (tokens, top_k).
-        tolerance: Relative; weights in bfloat16 are off by up to 2^-8.
+
+    Returns:
+        The largest over all slots. 0: exactly as the gates; about 2^-8 for weights in bfloat16.
     """
     taken, weights = gates.gather(-1, expert_ids.long()), expert_weights.to(gates.dtype)
     if weights.shape[-1] > 1:
         taken, weights = shares(taken), shares(weights)
-    return torch.allclose(taken, weights, rtol=tolerance, atol=1e-4)
+    return float(((taken - weights).abs() / taken.clamp(min=1e-4)).detach().max())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from stickymoe.model.stream import real_tokens
 
@@ -136,3 +137,27 @@ def _position_borders(positions: Tensor) -> Bool[Tensor, "rows pairs"]:
         time = positions[0]
         return time[:, 1:] < time[:, :-1] if len(positions) == 3 else time[:, 1:] != time[:, :-1] + 1
     return positions[:, 1:] != positions[:, :-1] + 1
+
+
+def parameter_names(module: nn.Module) -> list[str]:
+    """Return what a module's forward calls its positional arguments."""
+    return [name for name in inspect.signature(type(module).forward).parameters if name != "self"]
+
+
+def noted_inputs(names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> PassInputs:
+    """Keep the arguments of a forward pass that tell how its rows belong together; call it before the pass runs."""
+    named = dict(zip(names, args, strict=False)) | dict(kwargs)
+    given = {name: named[name] for name in NAMES if named.get(name) is not None}
+    cache = named.get("cache")
+    return PassInputs(given, _cached_tokens(named.get("past_key_values") if cache is None else cache))
+
+
+def _cached_tokens(cache: Any) -> Any:
+    """Return how many tokens a cache holds; 0 where all its layers are recurrent and none counts."""
+    if cache is None:
+        return 0
+    try:
+        past = cache.get_seq_length()
+    except ValueError:
+        return 0
+    return past.clone() if isinstance(past, Tensor) else past  # a static cache counts on in place

@@ -98,7 +98,7 @@ class CapturedPass:
             if self.keep_gradients and self.with_gradients and not turn.with_gradients:
                 raise CaptureError(
                     f"layer {turn.name} ran without gradients inside a pass that has them (reentrant activation "
-                    'checkpointing): use model.gradient_checkpointing_enable({"use_reentrant": False}), or '
+                    'checkpointing): use model.activation_checkpointing_enable({"use_reentrant": False}), or '
                     "stickymoe.capture.inject_gradients"
                 )
             decisions.append(layer.family.decide(turn.router, layer.index, turn.output, turn.given))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from stickymoe.capture.inputs import NAMES, PassInputs
+from stickymoe.capture.inputs import PassInputs, noted_inputs, parameter_names
 from stickymoe.capture.layers import MoELayer
 from stickymoe.capture.passes import Call, CapturedPass
 from stickymoe.core.errors import CaptureError
 
 _EXPERTS_ARGUMENTS = ("hidden_states", "top_k_index", "top_k_weights")
 
-# calls, named arguments, tokens in the cache before, gradients on or off
-_Raw = tuple[list[Call], dict[str, Any], Any, bool]
+# What was called, with what the pass was given, gradients on or off
+_Raw = tuple[list[Call], PassInputs, bool]
 
 
 class Stack:
@@ -55,13 +54,12 @@ class Stack:
         self._keep_gradients = keep_gradients
         self._on_pass = on_pass
         self._prompt_tokens = prompt_tokens
-        self._names = [name for name in inspect.signature(type(module).forward).parameters if name != "self"]
+        self._names = parameter_names(module)
         self._latest: _Raw | None = None
         self._passes: deque[CapturedPass] = deque(maxlen=keep)
         self._open = False
         self._calls: list[Call] = []
-        self._given: dict[str, Any] = {}
-        self._past: Any = 0
+        self._inputs: PassInputs | None = None
         self._with_gradients = False
         self._handles: list[RemovableHandle] = []
 
@@ -97,13 +95,7 @@ class Stack:
     def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if getattr(module, "_is_replica", False):
             raise CaptureError("routing cannot be captured under nn.DataParallel; use DistributedDataParallel")
-        named = dict(zip(self._names, args, strict=False))
-        named.update(kwargs)
-        self._given = {name: named[name] for name in NAMES if named.get(name) is not None}
-        cache = named.get("cache")
-        if cache is None:
-            cache = named.get("past_key_values")
-        self._past = _cached_tokens(cache)
+        self._inputs = noted_inputs(self._names, args, kwargs)
         self._with_gradients = torch.is_grad_enabled()
         self._calls = []
         self._open = True
@@ -120,7 +112,8 @@ class Stack:
 
     def _end(self, module: nn.Module, args: Any, output: Any) -> None:
         self._open = False
-        self._latest = (self._calls, self._given, self._past, self._with_gradients)
+        assert self._inputs is not None
+        self._latest = (self._calls, self._inputs, self._with_gradients)
         if self._keep != 1 or self._on_pass is not None:
             self._settle()
 
@@ -129,9 +122,8 @@ class Stack:
         """Make a pass of what was noted last."""
         if self._latest is None:
             return
-        calls, given, past, with_gradients = self._latest
+        calls, inputs, with_gradients = self._latest
         self._latest = None
-        inputs = PassInputs(given, past)
         done = CapturedPass(self.layers, calls, inputs, with_gradients, self._keep_gradients, self._prompt_tokens)
         self._passes.append(done)
         if self._on_pass is not None:
@@ -139,15 +131,4 @@ class Stack:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was captured, so that a model with hooks can be copied; the copy's are its own."""
-        return self.__dict__ | {"_latest": None, "_passes": deque(maxlen=self._keep), "_calls": [], "_given": {}}
-
-
-def _cached_tokens(cache: Any) -> Any:
-    """Return how many tokens a cache holds; 0 where all its layers are recurrent and none counts."""
-    if cache is None:
-        return 0
-    try:
-        past = cache.get_seq_length()
-    except ValueError:
-        return 0
-    return past.clone() if isinstance(past, Tensor) else past  # a static cache counts on in place
+        return self.__dict__ | {"_latest": None, "_passes": deque(maxlen=self._keep), "_calls": [], "_inputs": None}

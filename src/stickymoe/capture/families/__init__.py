@@ -16,8 +16,9 @@ from stickymoe.capture.families.null_experts import LongcatFlashFamily, ZayaFami
 from stickymoe.capture.families.own import OwnFamily
 from stickymoe.capture.families.own_scores import Cohere2MoeFamily, OwnScoresFamily
 from stickymoe.capture.families.refused import RefusedFamily
+from stickymoe.capture.families.unknown import UnknownFamily
 
-__all__ = ["FAMILIES", "Decision", "Family", "OwnFamily", "family_of"]
+__all__ = ["FAMILIES", "Decision", "Family", "OwnFamily", "UnknownFamily", "family_of"]
 
 _SPECIAL: list[Family] = [
     Cohere2MoeFamily("cohere2_moe"),

@@ -14,6 +14,7 @@ class SwitchFamily(Family):
     """One expert a token, by a mask that is empty where the token was dropped."""
 
     note: str = "encoder and decoder are captured apart; a token dropped by capacity has weight 0"
+    weighs_in_experts: ClassVar[bool] = False
 
     def chosen(self, router: nn.Module, output: Any, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         """Return the router's choice, with weight 0 where it was full."""
@@ -28,6 +29,7 @@ class NllbMoeFamily(Family):
         "encoder and decoder are captured apart; a token dropped by capacity has weight 0; what the router decided: "
         "transformers 5.24 runs expert_0 and expert_1 whatever that is"
     )
+    weighs_in_experts: ClassVar[bool] = False
     may_skip_layers: ClassVar[bool] = True  # layerdrop
 
     def chosen(self, router: nn.Module, output: Any, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:

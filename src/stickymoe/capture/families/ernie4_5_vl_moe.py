@@ -19,6 +19,7 @@ class ErnieVLFamily(Family):
     """
 
     note: str = "text experts come first; with images in the pass, ids N..2N-1 are the vision experts"
+    weighs_in_experts: ClassVar[bool] = False
     undeclared: ClassVar[frozenset[str]] = frozenset({"Ernie4_5_VLMoeMoeTopKRouter"})
     declares_others: ClassVar[bool] = True
 

@@ -35,6 +35,7 @@ class Family:
         undeclared: Names of router classes that the model does not declare as recordable.
         declares_others: Whether what it does declare are no routers.
         fixed_routers: Names of router classes whose choice no training can move.
+        weighs_in_experts: Whether the experts' third argument are the weights of the chosen experts.
         may_skip_layers: Whether layers may be left out of a forward pass on purpose.
         refused: Why this family cannot be captured; empty if it can.
     """
@@ -44,6 +45,7 @@ class Family:
     undeclared: ClassVar[frozenset[str]] = frozenset()
     declares_others: ClassVar[bool] = False
     fixed_routers: ClassVar[frozenset[str]] = frozenset()
+    weighs_in_experts: ClassVar[bool] = True
     may_skip_layers: ClassVar[bool] = False
     refused: str = ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ class JetMoeFamily(Family):
     """Reads the choice back from the layout in which the experts receive their rows."""
 
     note: str = "two MoE layers a block: attention and mlp; activation checkpointing unsupported upstream"
+    weighs_in_experts: ClassVar[bool] = False
 
     def layer_name(self, path: str) -> str:
         """Return number and part: "3.self_attention", "3.mlp"."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -14,6 +14,7 @@ class Llama4Family(Family):
 
     gate: str = "sigmoid"
     note: str = "transformers runs every expert on every token, those not chosen on zeros"
+    weighs_in_experts: ClassVar[bool] = False
 
     def chosen(self, router: nn.Module, output: Any, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
         """Take the scores that are not 0."""
