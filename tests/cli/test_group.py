@@ -87,8 +87,8 @@ def test_no_command_shows_the_help_and_an_unknown_one_the_nearest():
     done = CliRunner().invoke(main, [])
     assert "Commands:" in done.stderr
     assert done.exit_code == 2
-    done = CliRunner().invoke(main, ["trian"])
-    assert done.stderr.startswith("error: No such command 'trian'. Did you mean 'train'?")
+    done = CliRunner().invoke(main, ["evalute"])
+    assert done.stderr.startswith("error: No such command 'evalute'. Did you mean 'evaluate'?")
     assert len(done.stderr.splitlines()) == 1
 
 

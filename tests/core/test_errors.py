@@ -3,9 +3,9 @@
 import pytest
 
 from stickymoe.core import errors
-from stickymoe.core.errors import SettingError, StickyMoEError
+from stickymoe.core.errors import SettingError, StickyMoEError, TraceWarning
 
-TREE = [value for value in vars(errors).values() if isinstance(value, type)]
+TREE = [value for value in vars(errors).values() if isinstance(value, type) and not issubclass(value, Warning)]
 
 
 @pytest.mark.parametrize("error", TREE, ids=lambda error: error.__name__)
@@ -17,6 +17,11 @@ def test_every_error_is_a_stickymoe_error_and_drawn_in_the_tree(error):
 def test_the_tree_draws_no_error_that_does_not_exist():
     drawn = {word for word in errors.__doc__.replace("`", " ").split() if word.endswith("Error")}
     assert drawn - {"ValueError"} == {error.__name__ for error in TREE}
+
+
+def test_a_warning_is_no_error_and_stands_beside_the_tree():
+    assert not issubclass(TraceWarning, StickyMoEError)
+    assert f"`{TraceWarning.__name__}`" in errors.__doc__
 
 
 def test_a_broken_setting_names_setting_rule_value_and_way_out():
