@@ -21,7 +21,8 @@ from stickymoe.cache.replay_kernel import (
     Requests,
     new_pool,
     pin,
-    replay_requests,
+    replay_in_turn,
+    replay_together,
 )
 from stickymoe.cache.settings import CacheSettings
 from stickymoe.traces import RoutingTrace
@@ -112,10 +113,11 @@ class PoolReplay:
     def run(self, requests: Requests) -> None:
         """Replay requests that follow the last ones."""
         admission = ADMITS[self.settings.admits]
-        unique = self.settings.count == "unique"
-        replay_requests(
-            self._state, self._pool, requests, self.experts, self.settings.sequential, unique, admission, self.counts
-        )
+        if self.settings.sequential:
+            replay_in_turn(self._state, self._pool, requests, self.experts, admission, self.counts)
+        else:
+            unique = self.settings.count == "unique"
+            replay_together(self._state, self._pool, requests, self.experts, unique, admission, self.counts)
 
     def foresee(self, next_use: np.ndarray) -> None:
         """Know the uses to come, all of them."""

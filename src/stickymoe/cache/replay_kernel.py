@@ -50,7 +50,6 @@ class Requests(NamedTuple):
 
 
 USED, RESIDENTS, BUDGET = 0, 1, 2
-NOBODY = -1
 
 
 def new_pool(sizes: np.ndarray, budget: int) -> Pool:
@@ -86,22 +85,12 @@ def start_cold(state: Any, pool: Pool) -> None:
 
 
 @compiled
-def replay_requests(
-    state: Any,
-    pool: Pool,
-    requests: Requests,
-    experts: int,
-    sequential: bool,
-    unique: bool,
-    admission: int,
-    counts: np.ndarray,
+def replay_together(
+    state: Any, pool: Pool, requests: Requests, experts: int, unique: bool, admission: int, counts: np.ndarray
 ) -> None:
-    """Replay a piece and add to `counts` (kind, layer, phase).
-
-    An event is a group at a layer or, where `sequential`, each of its requests in turn.
-    """
+    """Replay a piece, an event a group and layer, and add to `counts` (kind, layer, phase)."""
     state, pool, requests = borrowed(state), borrowed(pool), borrowed(requests)
-    ids, groups, phases, weights = requests.ids, requests.groups, requests.phases, requests.weights
+    ids, groups, weights = requests.ids, requests.groups, requests.weights
     layers, slots = ids.shape[1], ids.shape[2]
     room = 1
     for group in range(groups.size - 1):
@@ -113,52 +102,96 @@ def replay_requests(
             start_cold(state, pool)
         elif requests.heads[group] == SEQUENCE:
             open_sequence(state)
-        stop = groups[group + 1]
+        start, stop = max(groups[group], 0), groups[group + 1]
         # where an expert counts once an event, its last request is its use; within one row there is but one
-        once = unique and not sequential and stop - groups[group] > 1
+        once = unique and stop - start > 1
         for layer in range(layers):
             open_event(state, layer)
             if once:
-                for row in range(groups[group], stop):
+                for row in range(start, stop):
                     for slot in range(slots):
                         if ids[row, layer, slot] >= 0:
                             last_request[layer * experts + ids[row, layer, slot]] = row * slots + slot
             distinct, missing = 0, 0
-            row, slot = max(groups[group], 0), 0
-            while row <= stop:
-                expert = ids[row, layer, slot] if row < stop else NOBODY
-                block = layer * experts + expert
-                # what the second half says is no news, but spares the code a case for negative places at each array
-                if expert >= 0 and block >= 0:
-                    phase = phases[row]
+            for row in range(start, stop):
+                hits, misses, compulsory, loads = 0, 0, 0, 0
+                for slot in range(slots):
+                    block = layer * experts + ids[row, layer, slot]
+                    # what the second half says is no news, but spares the code a case for negative places at each array
+                    if ids[row, layer, slot] < 0 or block < 0:
+                        break
                     first = not pinned[block]
+                    counted = first or not unique
                     if resident[block]:
-                        if first or not unique:
-                            counts[HITS, layer, phase] += 1
+                        hits += counted
                     else:
-                        if first or not unique:
-                            counts[MISSES, layer, phase] += 1
-                            counts[COMPULSORY, layer, phase] += not seen[block]
+                        misses += counted
+                        compulsory += counted and not seen[block]
                         if first:
-                            counts[LOADS, layer, phase] += 1
+                            loads += 1
                             waiting[missing] = block
                             missing += 1
-                    if first and not (sequential and resident[block]):
+                    if first:
                         pinned[block] = 1
                         event[distinct] = block
                         distinct += 1
                     if not once or last_request[block] == row * slots + slot:
                         touch(state, block, np.float64(weights[row, layer, slot]) if weights.size > 0 else 0.0)
-                if (sequential or row == stop) and distinct > 0:
-                    if missing > 0 or pool.totals[USED] > pool.totals[BUDGET]:
-                        settle(state, pool, event[:distinct], waiting[:missing], admission)
-                    for number in range(distinct):
-                        pinned[event[number]] = 0
-                        seen[event[number]] = 1
-                    distinct, missing = 0, 0
-                slot += 1
-                if expert < 0 or slot == slots:
-                    row, slot = row + 1, 0
+                phase = requests.phases[row]
+                counts[HITS, layer, phase] += hits
+                counts[MISSES, layer, phase] += misses
+                counts[COMPULSORY, layer, phase] += compulsory
+                counts[LOADS, layer, phase] += loads
+            if distinct > 0 and (missing > 0 or pool.totals[USED] > pool.totals[BUDGET]):
+                settle(state, pool, event[:distinct], waiting[:missing], admission)
+            for number in range(distinct):
+                pinned[event[number]] = 0
+                seen[event[number]] = 1
+
+
+@compiled
+def replay_in_turn(
+    state: Any, pool: Pool, requests: Requests, experts: int, admission: int, counts: np.ndarray
+) -> None:
+    """Replay a piece, an event a request, and add to `counts` (kind, layer, phase)."""
+    state, pool, requests = borrowed(state), borrowed(pool), borrowed(requests)
+    ids, groups, weights = requests.ids, requests.groups, requests.weights
+    layers, slots = ids.shape[1], ids.shape[2]
+    event = np.empty(1, dtype=np.int64)
+    resident, pinned, seen = pool.resident, pool.pinned, pool.seen
+    for group in range(groups.size - 1):
+        if requests.heads[group] == COLD:
+            start_cold(state, pool)
+        elif requests.heads[group] == SEQUENCE:
+            open_sequence(state)
+        for layer in range(layers):
+            open_event(state, layer)
+            for row in range(max(groups[group], 0), groups[group + 1]):
+                hits, misses, compulsory = 0, 0, 0
+                for slot in range(slots):
+                    block = layer * experts + ids[row, layer, slot]
+                    if ids[row, layer, slot] < 0 or block < 0:
+                        break
+                    touch(state, block, np.float64(weights[row, layer, slot]) if weights.size > 0 else 0.0)
+                    missing = 1
+                    if resident[block]:
+                        hits += 1
+                        missing = 0
+                        if pool.totals[USED] <= pool.totals[BUDGET]:
+                            continue
+                    else:
+                        misses += 1
+                        compulsory += not seen[block]
+                        seen[block] = 1
+                    event[0] = block
+                    pinned[block] = 1
+                    settle(state, pool, event, event[:missing], admission)
+                    pinned[block] = 0
+                phase = requests.phases[row]
+                counts[HITS, layer, phase] += hits
+                counts[MISSES, layer, phase] += misses
+                counts[COMPULSORY, layer, phase] += compulsory
+                counts[LOADS, layer, phase] += misses
 
 
 @inlined

@@ -67,14 +67,9 @@ def next_uses(
     Uses after a cold start are not seen from before it. `last` is working room, one value a block.
     """
     layers, slots = ids.shape[1], ids.shape[2]
-    uses = 0
-    for row in range(ids.shape[0]):
-        for layer in range(layers):
-            for slot in range(slots):
-                uses += ids[row, layer, slot] >= 0
-    found = np.empty(uses, dtype=np.int64)
+    found = np.empty(ids.size, dtype=np.int64)
     last[:] = NEVER
-    at = uses
+    at = found.size
     for group in range(groups.size - 2, -1, -1):
         for layer in range(layers - 1, -1, -1):
             event = group * layers + layer

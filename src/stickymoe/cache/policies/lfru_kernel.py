@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stickymoe.cache.policies.ranking_kernel import CLOCK, SIZE, Ranking, clear_ranking, drop, new_ranking, rank
+from stickymoe.cache.policies.ranking_kernel import CLOCK, SHIFT, SIZE, Ranking, clear_ranking, drop, new_ranking, rank
 from stickymoe.cache.policies.rules_kernel import binds
 
 
@@ -45,7 +45,7 @@ def victim(state: LFRU, pinned: np.ndarray) -> int:
     for place in range(ranking.scalars[SIZE]):
         if pinned[ranking.block[place]]:
             continue
-        uses, age = ranking.priority[place], now - ranking.last_use[place]
+        uses, age = ranking.priority[place], now - (ranking.last_use[place] >> SHIFT)
         left, right = uses * best_age, best_uses * age
         if best < 0 or left < right or (left == right and age > best_age):
             best, best_uses, best_age = place, uses, age

@@ -3,6 +3,9 @@
 For the policies whose order of blocks changes only where a block is touched. Uses are many and victims few, so a use
 takes constant time and the search is left to the victim: blocks stand in groups of 64, and each group remembers who is
 its lowest until that one is touched or leaves.
+
+What is compared stands side by side, so that a machine compares many places at a time: a group's lowest priority, then
+among its equals the oldest use, whose number tells its place as well.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from stickymoe.core.compiled import inlined
 
 SIZE, CLOCK = 0, 1
 SHIFT = 6
+MASK = (1 << SHIFT) - 1
 UNKNOWN = -1
+LATE = 2**63 - 1
 
 
 class Ranking(NamedTuple):
     """The held blocks at the places 0 to size - 1, in no order.
 
-    `priority`, `last_use` and `block` go by place, `place` by block (-1: not held), `lowest` by group.
+    `priority`, `last_use` and `block` go by place, `place` by block (-1: not held), `lowest` by group. `last_use` is
+    the clock at the last use times 64, plus the place in its group.
     """
 
     priority: np.ndarray
@@ -82,7 +88,7 @@ def rank(ranking: Ranking, block: int, priority: int) -> None:
     elif joins and place == group << SHIFT:
         ranking.lowest[group] = place
     ranking.priority[place] = priority
-    ranking.last_use[place] = ranking.scalars[CLOCK]
+    ranking.last_use[place] = ranking.scalars[CLOCK] << SHIFT | (place & MASK)
 
 
 @inlined
@@ -122,7 +128,7 @@ def drop(ranking: Ranking, block: int) -> None:
     ranking.block[place] = moved
     ranking.place[moved] = place
     ranking.priority[place] = ranking.priority[last]
-    ranking.last_use[place] = ranking.last_use[last]
+    ranking.last_use[place] = ranking.last_use[last] >> SHIFT << SHIFT | (place & MASK)
     first = ranking.lowest[place >> SHIFT]
     if first != UNKNOWN and _before(ranking, place, first):
         ranking.lowest[place >> SHIFT] = place
@@ -130,16 +136,14 @@ def drop(ranking: Ranking, block: int) -> None:
 
 @inlined
 def _first(ranking: Ranking, start: int, stop: int) -> int:
-    # the minimum alone is found many places at a time
-    priority = ranking.priority[start]
-    for place in range(start + 1, stop):
-        priority = min(priority, ranking.priority[place])
-    first = UNKNOWN
-    for place in range(start, stop):
-        equal = ranking.priority[place] == priority
-        if equal and (first == UNKNOWN or ranking.last_use[place] < ranking.last_use[first]):
-            first = place
-    return first
+    priorities, uses = ranking.priority[start:stop], ranking.last_use[start:stop]
+    priority = LATE
+    for place in range(priorities.size):
+        priority = min(priority, priorities[place])
+    oldest = LATE
+    for place in range(priorities.size):
+        oldest = min(oldest, uses[place] if priorities[place] == priority else LATE)
+    return start + (oldest & MASK)
 
 
 @inlined
