@@ -48,8 +48,9 @@ package: $(DEV) ## Build wheel and sdist, install each elsewhere, run what was i
 	@echo "== package"
 	@PYTHON=$(CURDIR)/$(PY) .ci/check-package
 
-bench: $(RUNTIME) ## Measure a training step on two threads; the machine should be otherwise idle
+bench: $(RUNTIME) ## Measure a training step on two threads, then replay on one; the machine should be otherwise idle
 	@OMP_NUM_THREADS=2 $(PY) benchmarks/train_step.py
+	@$(PY) benchmarks/replay.py
 
 setup: $(DEV) ## Create .venv with everything a developer needs
 
