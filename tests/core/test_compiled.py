@@ -28,7 +28,8 @@ ONE = """
 import numpy as np
 from stickymoe.cache.policies.belady_kernel import next_uses
 
-next_uses(np.zeros((1, 1, 1), np.int32), 1, np.arange(2), np.zeros(1, np.bool_), False, False, np.zeros(1, np.int64))
+ids, cold, room = np.zeros((1, 1, 1), np.int32), np.zeros(1, np.bool_), np.zeros(1, np.int64)
+next_uses(ids, 1, np.arange(2), cold, False, False, room, room.copy())
 print(sum(next_uses.stats.cache_hits.values()), sum(next_uses.stats.cache_misses.values()))
 """
 

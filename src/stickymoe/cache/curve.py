@@ -155,6 +155,8 @@ def _count_pool(
             loads,
         )
         largest = max(largest, int(event))
+    if settings.sequential:
+        loads = lookups
     at = np.searchsorted(sizes, np.minimum(slots, blocks))
     hits, kept = np.cumsum(lookups, axis=2)[..., at], np.cumsum(loads, axis=2)[..., at]
     misses = lookups.sum(axis=2)[..., None] - hits

@@ -71,7 +71,7 @@ def add_distances(
     """Add the distances of all lookups to histograms (layer, phase, place), and return the largest event's size.
 
     `place_of[d]` is the place of distance d; the two last places are FARTHER and FIRST_USE. `loads` counts an expert of
-    an event once.
+    an event once; requests in turn are loads each, and `loads` stays as it is.
     """
     recency, requests = borrowed(recency), borrowed(requests)
     ids, groups = requests.ids, requests.groups
@@ -92,15 +92,14 @@ def add_distances(
                 phase = requests.phases[row]
                 for slot in range(slots):
                     expert = ids[row, layer, slot]
-                    if expert < 0:
-                        break
                     block = layer * experts + expert
+                    if expert < 0 or block < 0:
+                        break
                     place = first_use
                     if recency.slot[block] >= 0:
                         place = place_of[_distance(recency, block)]
                     if sequential:
                         lookups[layer, phase, place] += 1
-                        loads[layer, phase, place] += 1
                         _use(recency, block)
                         continue
                     first = asked_by[block] != group
@@ -136,8 +135,9 @@ def _distance(recency: Recency, block: int) -> int:
     found: int = bits_of((recency.words[word] >> after) >> np.uint64(1))
     last = (recency.now[0] - 1) >> WORD
     stop = min(last + 1, (stretch + 1) << STRETCH)
-    for between in range(word + 1, stop):
-        found += bits_of(recency.words[between])
+    words = recency.words[word + 1 : stop]
+    for place in range(words.size):
+        found += bits_of(words[place])
     for between in range(stretch + 1, (last >> STRETCH) + 1):
         found += recency.stretches[between]
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,12 +35,16 @@ CHUNK = 2**22
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a trace in the order they are asked for: ids and weights by reference, what goes with a row copied."""
+    """Rows of a trace in the order they are asked for: ids and weights by reference, what goes with a row copied.
+
+    `room` is memory that one pool after the other is laid out in.
+    """
 
     ids: np.ndarray
     weights: np.ndarray | None
     phases: np.ndarray
     order: Order
+    room: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trace: RoutingTrace, order: Order, settings: CacheSettings, weighted: bool) -> Piece:
@@ -53,16 +57,27 @@ class Piece:
         return cls(trace.expert_ids[:, :, :slots], weights, phases.astype(np.uint8, copy=False), order)
 
     def requests(self, layers: slice, first: int, last: int) -> Requests:
-        """Return the groups `first` to `last` - 1 at some layers, laid out for the compiled loop."""
+        """Return the groups `first` to `last` - 1 at some layers, as the compiled loop wants them, until the next call."""
         groups = self.order.groups[first : last + 1]
         start, stop = int(groups[0]), int(groups[-1])
         rows = slice(start, stop) if self.order.rows is None else self.order.rows[start:stop]
-        ids = np.ascontiguousarray(self.ids[rows, layers], dtype=np.int32)
+        ids = self._laid_out("ids", self.ids[rows, layers], np.int32)
         weights = NO_WEIGHTS
         if self.weights is not None:
-            weights = np.ascontiguousarray(self.weights[rows, layers], dtype=np.float32)
+            weights = self._laid_out("weights", self.weights[rows, layers], np.float32)
         heads = np.ascontiguousarray(self.order.heads[first:last])
         return Requests(ids, weights, np.ascontiguousarray(self.phases[start:stop]), groups - start, heads)
+
+    def _laid_out(self, name: str, values: np.ndarray, dtype: type) -> np.ndarray:
+        found = self.scratch(name, values.size, dtype).reshape(values.shape)
+        np.copyto(found, values)
+        return found
+
+    def scratch(self, name: str, size: int, dtype: type) -> np.ndarray:
+        """Return room for `size` values, the same each time."""
+        if name not in self.room or self.room[name].size < size:
+            self.room[name] = np.empty(size, dtype=dtype)
+        return self.room[name][:size]
 
     def chunks(self, layers: slice, first: int, stop: int) -> Iterator[Requests]:
         """Yield the groups `first` to `stop` - 1, some millions of lookups at a time."""
@@ -123,12 +138,14 @@ class PoolReplay:
         """Know the uses to come, all of them."""
         self._state = self.settings.kind.new(replace(self._facts, next_use=next_use))
 
-    def next_uses(self, requests: Requests) -> np.ndarray:
-        """Return the future as `foresee` takes it: the same for pools of every capacity."""
+    def next_uses(self, requests: Requests, found: np.ndarray) -> np.ndarray:
+        """Return the future as `foresee` takes it, in `found`: the same for pools of every capacity."""
         cold = requests.heads == COLD
         last = np.empty(self._facts.blocks, dtype=np.int64)
         sequential, unique = self.settings.sequential, self.settings.count == "unique"
-        return belady_kernel.next_uses(requests.ids, self.experts, requests.groups, cold, sequential, unique, last)
+        return belady_kernel.next_uses(
+            requests.ids, self.experts, requests.groups, cold, sequential, unique, last, found
+        )
 
     def pin(self) -> None:
         """Let the chosen ones in, now that they are known."""
@@ -141,7 +158,7 @@ def feed(pools: Sequence[PoolReplay], piece: Piece) -> None:
     first, groups = pools[0], piece.order.groups.size - 1
     if "future" in first.settings.kind.needs:
         requests = piece.requests(first.layers, 0, groups)
-        next_use = first.next_uses(requests)
+        next_use = first.next_uses(requests, piece.scratch("next_use", requests.ids.size, np.int64))
         for pool in pools:
             pool.foresee(next_use)
             pool.run(requests)

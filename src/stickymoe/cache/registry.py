@@ -197,4 +197,5 @@ def _future(events: Sequence[Sequence[int]], blocks: int) -> np.ndarray:
     ids = np.fromiter((expert for event in events for expert in event), np.int32, sum(lengths)).reshape(-1, 1, 1)
     groups = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
     cold = np.zeros(len(lengths), dtype=np.bool_)
-    return belady_kernel.next_uses(ids, blocks, groups, cold, False, False, np.empty(blocks, dtype=np.int64))
+    last, found = np.empty(blocks, dtype=np.int64), np.empty(ids.size, dtype=np.int64)
+    return belady_kernel.next_uses(ids, blocks, groups, cold, False, False, last, found)

@@ -200,18 +200,18 @@ def settle(state: Any, pool: Pool, event: np.ndarray, waiting: np.ndarray, admis
 
     `event` holds the distinct blocks of the event, all pinned; `waiting` those of them that are not resident.
     """
-    totals = pool.totals
     if admission == NEVER:
         for number in range(waiting.size):
             forget(state, waiting[number])
         return
-    outsiders = totals[RESIDENTS] - (event.size - waiting.size)
+    used, budget = pool.totals[USED], pool.totals[BUDGET]
+    residents = pool.totals[RESIDENTS] + waiting.size
+    outsiders = residents - event.size
     for number in range(waiting.size):
         block = waiting[number]
         pool.resident[block] = 1
-        totals[USED] += pool.size[block]
-    totals[RESIDENTS] += waiting.size
-    while totals[USED] > totals[BUDGET]:
+        used += pool.size[block]
+    while used > budget:
         spare = outsiders > 0 and admission != BYPASS
         if admission == WHOLE and not spare:
             break
@@ -219,5 +219,7 @@ def settle(state: Any, pool: Pool, event: np.ndarray, waiting: np.ndarray, admis
         chosen = victim(state, pool.pinned if spare else pool.unpinned)
         forget(state, chosen)
         pool.resident[chosen] = 0
-        totals[USED] -= pool.size[chosen]
-        totals[RESIDENTS] -= 1
+        used -= pool.size[chosen]
+        residents -= 1
+    pool.totals[USED] = used
+    pool.totals[RESIDENTS] = residents

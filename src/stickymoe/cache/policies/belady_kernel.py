@@ -61,13 +61,14 @@ def next_uses(
     sequential: bool,
     unique: bool,
     last: np.ndarray,
+    found: np.ndarray,
 ) -> np.ndarray:
     """Return for every use, in replay order, the number of the event in which its block is used next.
 
-    Uses after a cold start are not seen from before it. `last` is working room, one value a block.
+    Uses after a cold start are not seen from before it. `last` is working room, one value a block;
+    the answer stands in `found`, one value an id.
     """
     layers, slots = ids.shape[1], ids.shape[2]
-    found = np.empty(ids.size, dtype=np.int64)
     last[:] = NEVER
     at = found.size
     for group in range(groups.size - 2, -1, -1):
@@ -76,9 +77,9 @@ def next_uses(
             for row in range(groups[group + 1] - 1, groups[group] - 1, -1):
                 for slot in range(slots - 1, -1, -1):
                     expert = ids[row, layer, slot]
-                    if expert < 0:
-                        continue
                     block = layer * experts + expert
+                    if expert < 0 or block < 0:
+                        continue
                     if sequential:
                         event = at
                     elif unique and last[block] == event:
