@@ -57,7 +57,7 @@ class Piece:
         return cls(trace.expert_ids[:, :, :slots], weights, phases.astype(np.uint8, copy=False), order)
 
     def requests(self, layers: slice, first: int, last: int) -> Requests:
-        """Return the groups `first` to `last` - 1 at some layers, as the compiled loop wants them, until the next call."""
+        """Return the groups `first` to `last` - 1 at some layers, laid out for the compiled loop until the next."""
         groups = self.order.groups[first : last + 1]
         start, stop = int(groups[0]), int(groups[-1])
         rows = slice(start, stop) if self.order.rows is None else self.order.rows[start:stop]
