@@ -20,6 +20,11 @@ def given(model, ids):
     return {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
 
 
+def can_checkpoint(model):
+    layers = any(hasattr(module, "gradient_checkpointing") for module in model.modules())
+    return layers and model.supports_gradient_checkpointing
+
+
 def side_loss(gates):
     return sum((layer[:, 1:] - layer[:, :-1]).square().sum(-1).mean() for layer in gates)
 
@@ -126,7 +131,7 @@ def test_padding_on_either_side_leaves_the_real_tokens_routing_alone(shared, tok
 @pytest.mark.parametrize("family", CAUSAL)
 def test_checkpointing_is_seen_once_or_refused(shared, token_ids, gradients_of, family):
     model = shared(family)
-    if not any(hasattr(module, "gradient_checkpointing") for module in model.modules()):
+    if not can_checkpoint(model):
         pytest.skip("does not support checkpointing")
     ids = token_ids(1, 5)
     model.train()
@@ -161,7 +166,7 @@ def test_injected_gradients_are_those_of_the_captured_routing_under_reentrant_ch
     model = shared(family)
     if family == "mistral_large4":
         pytest.skip("its layers share states, which reentrant checkpoints break without any capture")
-    if not any(hasattr(module, "gradient_checkpointing") for module in model.modules()):
+    if not can_checkpoint(model):
         pytest.skip("does not support checkpointing")
     ids = token_ids(1, 5)
     model.train()
