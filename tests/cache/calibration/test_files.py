@@ -55,6 +55,7 @@ def test_a_round_trip_is_exact(tmp_path, matmul):
         (["format"], "x", "must be a calibration file"),
         (["version"], 2, "the format version must be 1, got 2"),
         (["version"], True, "the format version must be 1, got True"),
+        (["version"], "\n", r"the format version must be 1, got '\\n'"),
         (["expert_bytes"], 0, "expert_bytes"),
         (["expert_bytes"], 10**400, "expert_bytes"),
         (["expert_bytes"], "12", "expert_bytes: .*integer"),

@@ -34,7 +34,7 @@ def load_calibration(path: Path) -> Calibration:
     if content.pop("format", None) != "stickymoe.calibration":
         raise CalibrationError(f"{path} must be a calibration file; `stickymoe calibrate` makes one")
     if content.get("version") != VERSION or type(content.get("version")) is not int:
-        found = str(content.get("version"))[:50]
+        found = repr(content.get("version"))[:50]
         raise CalibrationError(f"{path}: the format version must be {VERSION}, got {found}; calibrate again")
     try:
         return TypeAdapter(Calibration).validate_json(json.dumps(content))
