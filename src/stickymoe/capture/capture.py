@@ -93,6 +93,7 @@ def capture_routing(
     *,
     gradients: bool = True,
     fixed_layers: bool = True,
+    training_only: bool = False,
     keep: int | None = 1,
     prompt_tokens: int | None = None,
     on_pass: Callable[[CapturedPass], None] | None = None,
@@ -113,6 +114,7 @@ def capture_routing(
         model: Any MoE model of transformers, the reference model, or one built like them; also wrapped.
         gradients: Whether the routing shall carry gradients. Without, it is detached.
         fixed_layers: Whether to take in layers whose choice is settled before training (hash routing).
+        training_only: Whether to pass over passes in evaluation mode or without gradients.
         keep: How many passes of each stack to keep, the latest; None for all. Compiled, more than one breaks the graph.
         prompt_tokens: How many tokens the prompt has, so that a last chunk of one token is told from a step.
         on_pass: Called with each pass at its end.
@@ -125,7 +127,7 @@ def capture_routing(
     stacks = {}
     for path, (module, layers) in find_stacks(model).items():
         wanted = [layer for layer in layers if fixed_layers or not layer.is_fixed]
-        stacks[path] = Stack(module, path, wanted, keep, gradients, on_pass, prompt_tokens)
+        stacks[path] = Stack(module, path, wanted, keep, gradients, on_pass, prompt_tokens, training_only)
     for stack in stacks.values():
         stack.attach()
     return Capture(stacks)

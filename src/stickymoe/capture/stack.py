@@ -35,6 +35,7 @@ class Stack:
         keep_gradients: Whether routing shall carry gradients.
         on_pass: Called with each pass at its end.
         prompt_tokens: How many tokens the prompt has, if known.
+        training_only: Whether to pass over passes in evaluation mode or without gradients.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Stack:
         keep_gradients: bool = True,
         on_pass: Callable[[CapturedPass], None] | None = None,
         prompt_tokens: int | None = None,
+        training_only: bool = False,
     ) -> None:
         self.module = module
         self.path = path
@@ -54,6 +56,7 @@ class Stack:
         self._keep_gradients = keep_gradients
         self._on_pass = on_pass
         self._prompt_tokens = prompt_tokens
+        self._training_only = training_only
         self._names = parameter_names(module)
         self._latest: _Raw | None = None
         self._passes: deque[CapturedPass] = deque(maxlen=keep)
@@ -95,8 +98,11 @@ class Stack:
     def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if getattr(module, "_is_replica", False):
             raise CaptureError("routing cannot be captured under nn.DataParallel; use DistributedDataParallel")
-        self._inputs = noted_inputs(self._names, args, kwargs)
+        self._open = False
         self._with_gradients = torch.is_grad_enabled()
+        if self._training_only and not (module.training and self._with_gradients):
+            return
+        self._inputs = noted_inputs(self._names, args, kwargs)
         self._calls = []
         self._open = True
 
@@ -111,6 +117,8 @@ class Stack:
             self._calls.append((False, module, (None, *given[1:]), torch.is_grad_enabled()))
 
     def _end(self, module: nn.Module, args: Any, output: Any) -> None:
+        if not self._open:
+            return
         self._open = False
         assert self._inputs is not None
         self._latest = (self._calls, self._inputs, self._with_gradients)

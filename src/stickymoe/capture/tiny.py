@@ -118,6 +118,15 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": [8, 8],
         "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 1e4},
     },
+    "dots3_note": {
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 4,
+        "swa_q_lora_rank": 8,
+        "swa_kv_lora_rank": 8,
+        "swa_head_dim": 16,
+        "swa_qk_nope_head_dim": 8,
+        "swa_v_head_dim": 8,
+    },
     "gemma4": {"enable_moe_block": True, "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
     "bailing_hybrid": {"layer_types": _HALF_ATTENTION},
     "glm5_next": {
