@@ -1,9 +1,10 @@
-"""Run by test_wrappers.py on two gloo ranks: prints `equal` when both ranks' gradients are those of the whole batch."""
+"""Run by test_wrappers.py on two gloo ranks, DDP then FSDP2: prints `equal` when gradients are those of the batch."""
 
 import sys
 
 import torch
 from torch import distributed
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from stickymoe.capture import capture_routing
@@ -31,5 +32,12 @@ for family, checkpointing in (("mixtral", False), ("deepseek_v3", True)):
         model.activation_checkpointing_enable({"use_reentrant": False})
     found = gradients(DistributedDataParallel(model, find_unused_parameters=True), ids[rank * 2 : rank * 2 + 2])
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-6)
+
+model = tiny_model("mixtral")
+expected = gradients(tiny_model("mixtral"), ids)
+for layer in model.model.layers:
+    fully_shard(layer)
+found = gradients(fully_shard(model), ids[rank * 2 : rank * 2 + 2])
+torch.testing.assert_close({name: g.full_tensor() for name, g in found.items()}, expected, rtol=1e-3, atol=1e-6)
 distributed.destroy_process_group()
 print("equal")

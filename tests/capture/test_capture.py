@@ -7,6 +7,7 @@ import torch
 
 from stickymoe.capture import capture_routing
 from stickymoe.core.errors import CaptureError, SettingError
+from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
 
 
 def gates_by_hand(model, ids):
@@ -175,3 +176,16 @@ def test_reading_before_any_pass_says_what_to_do(build):
     capture = capture_routing(build("mixtral"))
     with pytest.raises(CaptureError, match="no forward pass was seen"):
         _ = capture.routing
+
+
+def test_a_model_of_fixed_routers_alone_has_nothing_for_a_loss(token_ids):
+    config = StickyMoEConfig(
+        vocab_size=64, hidden_size=16, num_attention_heads=2, num_hidden_layers=2, expert_intermediate_size=8,
+        max_position_embeddings=64, router_type="hash",
+    )  # fmt: skip
+    model = StickyMoEForCausalLM(config)
+    with pytest.raises(CaptureError, match="fixed table, which no loss can move"):
+        capture_routing(model, fixed_layers=False)
+    with capture_routing(model) as capture:
+        model(token_ids(1, 4))
+    assert capture.routing.num_layers == 2

@@ -120,7 +120,8 @@ def capture_routing(
         on_pass: Called with each pass at its end.
 
     Raises:
-        CaptureError: The model is dense, refused, or built in a way that cannot be captured.
+        CaptureError: The model is dense, refused, or built in a way that cannot be captured; or nothing but fixed
+            layers was to be captured.
     """
     if keep is not None and keep < 1:
         raise SettingError.broken("keep", ">= 1, or None for all", keep)
@@ -128,6 +129,10 @@ def capture_routing(
     for path, (module, layers) in find_stacks(model).items():
         wanted = [layer for layer in layers if fixed_layers or not layer.is_fixed]
         stacks[path] = Stack(module, path, wanted, keep, gradients, on_pass, prompt_tokens, training_only)
+    if not any(stack.layers for stack in stacks.values()):
+        raise CaptureError(
+            f"every MoE layer of {type(model).__name__} chooses by a fixed table, which no loss can move"
+        )
     for stack in stacks.values():
         stack.attach()
     return Capture(stacks)

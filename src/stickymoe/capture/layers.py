@@ -32,4 +32,5 @@ class MoELayer:
     @property
     def is_fixed(self) -> bool:
         """Whether the choice is settled before training, so that no objective can move it."""
-        return type(self.routers[0]).__name__ in self.family.fixed_routers
+        kind = type(self.routers[0])
+        return kind.__name__ in self.family.fixed_routers or bool(getattr(kind, "is_fixed", False))

@@ -115,7 +115,7 @@ routing = capture.routing  # logits, gates, expert ids and weights of every MoE 
 
 Padding on either side, packed rows (documents begin where `position_ids`, `cu_seq_lens_q`, `seq_idx`, a numbered or a
 block-diagonal attention mask says so), decoding behind a cache, beams, prompts read in chunks, non-reentrant activation
-checkpointing, `torch.compile` with the hooks attached first, bfloat16, PEFT, DistributedDataParallel. What would be
+checkpointing, `torch.compile` with the hooks attached first, bfloat16, PEFT, DDP, FSDP2. What would be
 wrong is an error that says what to do: reentrant checkpointing, hooks that came after compilation, `nn.DataParallel`.
 
 ## Another architecture
