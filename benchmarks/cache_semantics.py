@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from click.testing import CliRunner
+from marked_blocks import filled
 
 from stickymoe.cli import main as command_line
 from stickymoe.core.files import sha256_of, write_json
@@ -361,15 +362,6 @@ BLOCKS = {
 }
 
 
-def filled(text: str, found: dict[str, Any]) -> str:
-    """Return the page with every block made anew."""
-    for name, block in BLOCKS.items():
-        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        head, rest = text.split(begin)
-        text = f"{head}{begin}\n{block(found)}\n{end}{rest.split(end)[1]}"
-    return text
-
-
 def main() -> None:
     """Measure, rewrite or check."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -382,7 +374,8 @@ def main() -> None:
             parser.error("--measure needs --published")
         write_json(RESULT, measured(options.measure.resolve(), options.published.resolve()))
     text = PAGE.read_text(encoding="utf-8")
-    new = filled(text, json.loads(RESULT.read_text(encoding="utf-8")))
+    found = json.loads(RESULT.read_text(encoding="utf-8"))
+    new = filled(text, {name: block(found) for name, block in BLOCKS.items()})
     if options.check:
         sys.exit(f"{PAGE.name} is not what the result says; run {Path(__file__).name}" if new != text else 0)
     PAGE.write_text(new, encoding="utf-8")

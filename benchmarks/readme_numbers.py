@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from marked_blocks import filled
+
 from stickymoe.core.files import write_json
 from stickymoe.experiments.comparison import Row, compare
 from stickymoe.experiments.demo import DEMO_VARIANTS, SUMMARY_FILE
@@ -109,15 +111,6 @@ def speed_block() -> str:
 BLOCKS: dict[str, Callable[[], str]] = {"demo": demo_block, "speed": speed_block}
 
 
-def filled(text: str) -> str:
-    """Return the README's text with every block made anew."""
-    for name, block in BLOCKS.items():
-        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        head, rest = text.split(begin)
-        text = f"{head}{begin}\n{block()}\n{end}{rest.split(end)[1]}"
-    return text
-
-
 def take_demo(folder: Path) -> None:
     """Copy a finished demo's metrics and figures into the repository."""
     results = [RunResult.load(folder / "runs" / variant.name) for variant in DEMO_VARIANTS]
@@ -139,11 +132,10 @@ def main() -> None:
         take_demo(options.take_demo)
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
+    new = filled(text, {name: block() for name, block in BLOCKS.items()})
     if options.check:
-        sys.exit(
-            "README.md is not what the results say; run benchmarks/readme_numbers.py" if filled(text) != text else 0
-        )
-    readme.write_text(filled(text), encoding="utf-8")
+        sys.exit("README.md is not what the results say; run benchmarks/readme_numbers.py" if new != text else 0)
+    readme.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from stickymoe.cache.wording import place, start
+
 PHASE_NAMES = ("prefill", "decode")
 
 
@@ -95,7 +97,7 @@ class CacheReport:
             _capacity(told, self.hits_per_layer.size),
             f"top-{depth} accesses",
             told["replay"],
-            "cold at each sequence" if told["reset"] == "sequence" else "one cache through the whole trace",
+            start(told["reset"]),
         ]
         if told["prefill"] == "pass":
             parts.append("an event a forward pass")
@@ -154,7 +156,7 @@ def _capacity(told: dict[str, Any], layers: int) -> str:
     meaning = " (nothing is kept)" if size == 0 else ""
     if size >= told["num_experts"] * (layers if pooled else 1):
         meaning = " (every expert fits)"
-    return f"capacity {size}{meaning} {'for the whole model' if pooled else 'a layer'}"
+    return f"capacity {size}{meaning} {place('model' if pooled else 'layer')}"
 
 
 def _total(size: int | list[int], layers: int) -> int:

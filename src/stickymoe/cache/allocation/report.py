@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from stickymoe.cache.wording import start
+
 
 @dataclass(frozen=True, eq=False)
 class AllocationReport:
@@ -41,10 +43,9 @@ class AllocationReport:
         """Say in one line how the numbers were counted."""
         told = self.semantics
         budget = f"{told['slots']} slots" if told["budget_bytes"] is None else f"{told['budget_bytes']} bytes"
-        start = "cold at each sequence" if told["reset"] == "sequence" else "one cache through the whole trace"
         return (
             f"{told['policy'].upper()}, {budget} over {len(self.slots)} layers, at least {told['at_least']} each, "
-            f"{told['replay']}, {start}, fitted on {told['fitted_on']}, judged on {told['judged_on']}"
+            f"{told['replay']}, {start(told['reset'])}, fitted on {told['fitted_on']}, judged on {told['judged_on']}"
         )
 
     def as_dict(self) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from stickymoe.cache.wording import place, start
+
 
 @dataclass(frozen=True, eq=False)
 class PrefetchReport:
@@ -99,13 +101,11 @@ class PrefetchReport:
     def describe(self) -> str:
         """Say in one line how the numbers were counted."""
         told = self.semantics
-        where = "a layer" if told["scope"] == "layer" else "for the whole model"
-        start = "cold at each sequence" if told["reset"] == "sequence" else "one cache through the whole trace"
         parts = [
             f"{told['predictor']} prefetch, {told['lookahead']} ahead, at most {told['budget']} an event",
-            f"{told['policy'].upper()}, capacity {told['capacity']} {where}",
+            f"{told['policy'].upper()}, capacity {told['capacity']} {place(told['scope'])}",
             f"top-{told['top_k']} accesses, atomic",
-            start,
+            start(told["reset"]),
         ]
         carried = f"each fetch takes {told['transfer_events']:g} events on one link"
         return ", ".join(parts + ([carried] if told["transfer_events"] else ["fetches arrive in time"]))

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from stickymoe.cache.wording import place, start
+
 
 @dataclass(frozen=True, eq=False)
 class RerouteReport:
@@ -90,14 +92,12 @@ class RerouteReport:
     def describe(self) -> str:
         """Say in one line how the numbers were counted."""
         told = self.semantics
-        where = "a layer" if told["scope"] == "layer" else "for the whole model"
-        start = "cold at each sequence" if told["reset"] == "sequence" else "one cache through the whole trace"
         parts = [
             f"{told['rule']} {told['strength']:g} ({told['meaning']})",
             f"top {told['keep']} always kept, {told['served']} of {told['slots']} recorded slots served",
-            f"{told['policy'].upper()}, capacity {told['capacity']} {where}",
+            f"{told['policy'].upper()}, capacity {told['capacity']} {place(told['scope'])}",
             "atomic",
-            start,
+            start(told["reset"]),
         ]
         return ", ".join(parts)
 
