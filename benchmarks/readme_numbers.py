@@ -53,8 +53,8 @@ def demo_block() -> str:
         f"{duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
         "`make demo`; the coefficients were chosen on the validation split "
         "([rule and rows](benchmarks/results/demo_coefficients.json)). Read it with care: the sticky rows' gates are "
-        "flat rather than sure (compare entropy and margin), and in the sweep nearly equal objectives ended far apart, "
-        "so that one seed decides little ([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
+        "flat rather than sure (compare entropy and margin), nearly equal objectives ended far apart, and so did the "
+        "same ones with sums rounded otherwise: one seed decides little ([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
     ]
     return "\n".join(lines)
 
