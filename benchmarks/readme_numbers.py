@@ -54,7 +54,8 @@ def demo_block() -> str:
         "`make demo`; the coefficients were chosen on the validation split "
         "([rule and rows](benchmarks/results/demo_coefficients.json)). Read it with care: the sticky rows' gates are "
         "flat rather than sure (compare entropy and margin), nearly equal objectives ended far apart, and so did the "
-        "same ones with sums rounded otherwise: one seed decides little ([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
+        "same ones with sums rounded otherwise: one seed decides little "
+        "([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
     ]
     return "\n".join(lines)
 
