@@ -89,6 +89,23 @@ class CapturedPass:
         logits, gates, ids, weights = map(tuple, fields)
         return Routing(logits, gates, ids, weights, self.inputs.token_mask, self.inputs.document_ids)
 
+    def chosen(self) -> list[tuple[Tensor, Tensor]]:
+        """Return ids and weights of the experts that each layer chose, slots in the router's own order.
+
+        What recording needs, without the work for logits and gates.
+
+        Raises:
+            CaptureError: Something was not seen.
+        """
+        if any(len(turns) > 1 for turns in self._turns):  # routers of a layer that share its tokens out
+            return list(zip(self.routing.expert_ids, self.routing.expert_weights, strict=True))
+        found = []
+        for (turn,) in self._turns:
+            ids, weights = turn.layer.family.chosen(turn.router, turn.output, turn.given)
+            self._require_rows(turn, len(ids.flatten(0, -2)))
+            found.append((ids.view(*self.inputs.shape, -1), weights.detach().view(*self.inputs.shape, -1)))
+        return found
+
     def _read(self, turns: Sequence[Turn]) -> Iterator[Tensor]:
         """Yield one layer's fields in the shape of the batch."""
         batch, seq = self.inputs.shape
@@ -105,13 +122,17 @@ class CapturedPass:
         decision = layer.family.join([turn.router for turn in turns], decisions, self.inputs)
         logits, gates, ids, weights = (value.reshape(-1, value.shape[-1]) for value in decision)
         for rows in map(len, (logits, ids)):
-            if rows != batch * seq:
-                raise CaptureError(
-                    f"layer {turns[0].name} routed {rows} rows in a pass of {batch} x {seq} tokens; the family "
-                    f"{layer.family.name!r} needs an adapter, see docs/models.md"
-                )
+            self._require_rows(turns[0], rows)
         for value in Decision(logits, gates, *by_falling_weight(ids, weights)):
             yield value.reshape(batch, seq, value.shape[-1])
+
+    def _require_rows(self, turn: Turn, rows: int) -> None:
+        batch, seq = self.inputs.shape
+        if rows != batch * seq:
+            raise CaptureError(
+                f"layer {turn.name} routed {rows} rows in a pass of {batch} x {seq} tokens; the family "
+                f"{turn.layer.family.name!r} needs an adapter, see docs/models.md"
+            )
 
     @cached_property
     def _turns(self) -> list[list[Turn]]:

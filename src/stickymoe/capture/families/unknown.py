@@ -20,9 +20,13 @@ class UnknownFamily(Family):
     gate: str = ""
     note: str = "no adapter: what was found fits the weights that the experts receive"
 
+    def chosen(self, router: nn.Module, output: Any, given: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+        """Take the one argument of the experts that can be ids, and the one that can be weights."""
+        return _one(given, "ids", _is_index), _one(given, "weights", lambda value: value.is_floating_point())
+
     def decide(self, router: nn.Module, index: int, output: Any, given: tuple[Any, ...]) -> Decision:
         """Put together what one router decided, if everything fits; `index` is -1 where the model declares none."""
-        ids, weights = _one(given, "ids", _is_index), _one(given, "weights", lambda value: value.is_floating_point())
+        ids, weights = self.chosen(router, output, given)
         outputs = output if isinstance(output, tuple) else (output,)
         if index >= 0:
             outputs = outputs[index : index + 1]
