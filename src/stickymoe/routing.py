@@ -20,6 +20,8 @@ class Routing:
         token_mask: True where the token is real; None where every token is. Padding may hold anything.
         document_ids: Which document a token belongs to, by any numbers; None where each row is one document. A
             document begins wherever the id differs from its predecessor's.
+        reference_probs: The gates of a frozen copy of each router for the same hidden states, without gradient, for the
+            trust term; None where there is no copy.
     """
 
     router_logits: tuple[Float[Tensor, "batch seq experts"], ...]
@@ -28,6 +30,7 @@ class Routing:
     expert_weights: tuple[Float[Tensor, "batch seq top_k"], ...]
     token_mask: Bool[Tensor, "batch seq"] | None = None
     document_ids: Int[Tensor, "batch seq"] | None = None
+    reference_probs: tuple[Float[Tensor, "batch seq experts"], ...] | None = None
 
     def __post_init__(self) -> None:
         """Check that the shapes belong together; reads no values, so a GPU is not waited for.
@@ -42,6 +45,8 @@ class Routing:
             self._require_layers(name, "gate_probs", tokens)
         for name in ("expert_ids", "expert_weights"):
             self._require_layers(name, "expert_ids", tokens)
+        if self.reference_probs is not None:
+            self._require_layers("reference_probs", "gate_probs", tokens)
         for name in ("token_mask", "document_ids"):
             tensor: Tensor | None = getattr(self, name)
             if tensor is not None and tuple(tensor.shape) != tokens:

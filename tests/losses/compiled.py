@@ -14,7 +14,8 @@ objective = Objective(
 
 def total_of(logits, expert_ids, token_mask, document_ids, input_ids):
     gates = tuple(layer.softmax(dim=-1) for layer in logits)
-    routing = Routing(tuple(logits), gates, expert_ids, expert_ids, token_mask, document_ids)
+    reference = tuple(layer.detach().flip(-1) for layer in gates)
+    routing = Routing(tuple(logits), gates, expert_ids, expert_ids, token_mask, document_ids, reference)
     result = objective(routing, input_ids, scale=0.5)
     return result.total, result.terms
 

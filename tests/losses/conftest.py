@@ -26,6 +26,9 @@ def random_batch(seed=0, batch=3, seq=9, experts=5, top_k=2, window=3, layers=2,
     return SimpleNamespace(
         logits=logits.requires_grad_(),
         gates=logits.detach().softmax(dim=-1).requires_grad_(),
+        reference=torch.randn(layers, batch, seq, experts, generator=torch.Generator().manual_seed(seed + 1)).softmax(
+            -1
+        ),
         ids=logits.detach().topk(top_k, dim=-1).indices,
         mask=mask if padded else None,
         docs=(40 - 7 * borders.cumsum(dim=1)) if packed else None,

@@ -23,13 +23,13 @@ def test_two_ranks_equal_one_process_on_the_whole_batch(make_batch, tmp_path):
     inputs, weight = torch.randn(2, 5, 9, 6), torch.randn(6, 4, requires_grad=True)
     logits = inputs @ weight
     ids = logits.detach().topk(2).indices
-    routing = Routing(
-        tuple(logits), tuple(logits.softmax(dim=-1)), tuple(ids), tuple(ids.float()), batch.mask, batch.docs
-    )
+    gates, reference = tuple(logits.softmax(dim=-1)), tuple(batch.reference)
+    routing = Routing(tuple(logits), gates, tuple(ids), tuple(ids.float()), batch.mask, batch.docs, reference)
     whole = Objective(COEFFICIENTS, window=3, allow_unshared=True)(routing)
     whole.total.backward()
     content = {"inputs": inputs, "weight": weight.detach(), "ids": ids, "mask": batch.mask, "docs": batch.docs}
-    torch.save(content | {"coefficients": COEFFICIENTS}, tmp_path / "batch.pt")
+    content |= {"reference": batch.reference, "coefficients": COEFFICIENTS}
+    torch.save(content, tmp_path / "batch.pt")
     results = [tmp_path / f"rank{rank}.pt" for rank in range(2)]
     ranks = [
         subprocess.Popen(

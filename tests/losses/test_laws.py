@@ -13,9 +13,13 @@ from stickymoe.losses import (
     anchor_loss,
     consistency_loss,
     cross_layer_loss,
+    lag_loss,
     load_balancing_loss,
     reuse_loss,
     router_z_loss,
+    smoothness_loss,
+    trust_loss,
+    working_set_loss,
 )
 from stickymoe.routing import valid_pairs
 
@@ -27,7 +31,12 @@ LOSSES = {
     "router_z": lambda b: router_z_loss(b.logits[0], b.mask),
     "cross_layer": lambda b: cross_layer_loss(b.gates, b.mask),
     "reuse": lambda b: reuse_loss(b.gates[0], b.ids[0], valid_pairs(b.mask, b.docs)),
+    "smoothness": lambda b: smoothness_loss(b.gates[0], valid_pairs(b.mask, b.docs)),
+    "lag": lambda b: lag_loss(b.gates[0], b.mask, b.docs, LAGS),
+    "working_set": lambda b: working_set_loss(b.gates[0], b.window, b.mask, b.docs),
+    "trust": lambda b: trust_loss(b.gates[0], b.reference[0], b.mask),
 }
+LAGS = (1, 2, 4)
 shapes = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 10_000),
@@ -40,6 +49,7 @@ shapes = st.fixed_dictionaries(
         "packed": st.booleans(),
     }
 )
+PAIRWISE = ("consistency", "reuse", "smoothness", "lag")
 every_loss = pytest.mark.parametrize("name", LOSSES)
 few = settings(max_examples=20, deadline=None)
 
@@ -66,6 +76,10 @@ def test_values_stay_in_their_range_and_gradients_are_finite(make_batch, name, s
         "load_balancing": shape["experts"],
         "router_z": math.inf,
         "reuse": -math.log(1e-8),
+        "smoothness": math.inf,
+        "lag": math.inf,
+        "working_set": math.log(shape["experts"]) + 1e-6,
+        "trust": math.inf,
     }.get(name, 2)
     assert loss.dtype == torch.float32
     assert -1e-6 <= loss.item() <= largest
@@ -81,6 +95,7 @@ def test_naming_the_experts_otherwise_changes_nothing(make_batch, name, shape):
     renamed = SimpleNamespace(**vars(batch))
     renamed.gates, renamed.logits = batch.gates[..., order], batch.logits[..., order]
     renamed.ids = order.argsort()[batch.ids]
+    renamed.reference = batch.reference[..., order]
     torch.testing.assert_close(LOSSES[name](renamed), LOSSES[name](batch), rtol=1e-5, atol=1e-6)
 
 
@@ -101,6 +116,7 @@ def test_padding_changes_neither_value_nor_gradient_whatever_it_holds(make_batch
     padded = SimpleNamespace(
         gates=torch.where(pad(real, 1, False)[..., None], pad(batch.gates, 2, junk), junk).requires_grad_(),
         logits=torch.where(pad(real, 1, False)[..., None], pad(batch.logits, 2, junk), junk).requires_grad_(),
+        reference=torch.where(pad(real, 1, False)[..., None], pad(batch.reference, 2, junk), junk),
         ids=torch.where(pad(real, 1, False)[..., None], pad(batch.ids, 2, 0), -7),
         mask=pad(real, 1, False),
         docs=None if batch.docs is None else pad(batch.docs, 1, int(batch.docs[0, 0])),
@@ -114,14 +130,13 @@ def test_padding_changes_neither_value_nor_gradient_whatever_it_holds(make_batch
     assert not padded_gradient[:, ~padded.mask].any()
 
 
-@pytest.mark.parametrize("name", ["consistency", "anchor", "free anchor", "router_z", "cross_layer", "reuse"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "load_balancing"])
 @few
 @given(seed=st.integers(0, 10_000), first=st.integers(1, 7), second=st.integers(1, 7), window=st.integers(1, 5))
 def test_two_packed_documents_equal_the_weighted_mean_of_each_alone(make_batch, name, seed, first, second, window):
     one = make_batch(seed=seed, batch=1, seq=first, window=window, padded=False, packed=False)
     two = make_batch(seed=seed + 1, batch=1, seq=second, window=window, padded=False, packed=False)
-    over_pairs = name in ("consistency", "reuse")
-    weights = [length - 1 if over_pairs else length for length in (first, second)]
+    weights = [weight_of(name, length) for length in (first, second)]
     values = [LOSSES[name](alone).item() for alone in (one, two)]
     if name == "reuse":  # the mean stands inside its logarithm
         values = [math.exp(-value) for value in values]
@@ -130,12 +145,22 @@ def test_two_packed_documents_equal_the_weighted_mean_of_each_alone(make_batch, 
         expected = -math.log(expected) if sum(weights) else 0.0
     for parts in ((one, two), (two, one)):
         packed = SimpleNamespace(
-            **{key: torch.cat([getattr(p, key) for p in parts], dim=2) for key in ("gates", "logits", "ids")},
+            **{
+                key: torch.cat([getattr(p, key) for p in parts], dim=2)
+                for key in ("gates", "logits", "ids", "reference")
+            },
             docs=torch.cat([torch.full((1, p.gates.shape[2]), n) for n, p in enumerate(parts)], dim=1),
             mask=None,
             window=window,
         )
         assert LOSSES[name](packed).item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def weight_of(name, length):
+    """How many tokens, pairs or lagged pairs a document of so many tokens has."""
+    if name == "lag":
+        return sum(max(length - lag, 0) for lag in LAGS)
+    return length - 1 if name in PAIRWISE else length
 
 
 @every_loss
@@ -148,7 +173,7 @@ def test_nothing_valid_gives_zero_and_no_gradient(make_batch, name):
     assert not gradient.isnan().any()
 
 
-@pytest.mark.parametrize("name", ["consistency", "reuse"])
+@pytest.mark.parametrize("name", PAIRWISE)
 def test_one_token_rows_have_no_pairs_and_give_zero(make_batch, name):
     loss, gradient = value_and_gradient(name, make_batch(seq=1, padded=False, packed=False))
     assert loss.item() == 0

@@ -16,7 +16,7 @@ def test_saved_and_largest_tensors_are_small_multiples_of_the_gates(names, windo
     best = [layer.detach().topk(2) for layer in gates]
     ids, weights = tuple(layer.indices for layer in best), tuple(layer.values for layer in best)
     docs = (torch.arange(seq) // 1000)[None]
-    routing = Routing(tuple(logits), gates, ids, weights, torch.ones(1, seq, dtype=torch.bool), docs)
+    routing = Routing(tuple(logits), gates, ids, weights, torch.ones(1, seq, dtype=torch.bool), docs, gates)
     saved = {}
 
     def remember(tensor):

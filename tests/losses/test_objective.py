@@ -11,13 +11,20 @@ from stickymoe.losses import (
     boundary_pair_weights,
     consistency_loss,
     cross_layer_loss,
+    lag_loss,
     load_balancing_loss,
     reuse_loss,
     router_z_loss,
+    smoothness_loss,
+    trust_loss,
+    working_set_loss,
 )
 from stickymoe.routing import Routing
 
-ALL = {"consistency": 0.1, "anchor": 1, "load_balancing": 0.01, "router_z": 0.001, "cross_layer": 0.2, "reuse": 0.3}
+ALL = {
+    "consistency": 0.1, "anchor": 1, "load_balancing": 0.01, "router_z": 0.001, "cross_layer": 0.2, "reuse": 0.3,
+    "smoothness": 0.05, "lag": 0.02, "working_set": 0.4, "trust": 0.6,
+}  # fmt: skip
 ADDITIVE = {name: weight for name, weight in ALL.items() if TERMS[name].additive}
 
 
@@ -30,6 +37,7 @@ def routing_of(batch, rows=slice(None), dtype=None):
         tuple(batch.gates.detach().gather(-1, batch.ids)[:, rows]),
         None if batch.mask is None else batch.mask[rows],
         None if batch.docs is None else batch.docs[rows],
+        tuple(batch.reference[:, rows]),
     )
 
 
@@ -43,6 +51,10 @@ def by_hand(batch, pairs):
         "router_z": sum(router_z_loss(batch.logits[i], batch.mask) for i in layers) / len(layers),
         "cross_layer": cross_layer_loss(tuple(batch.gates), batch.mask),
         "reuse": sum(reuse_loss(batch.gates[i], batch.ids[i], pairs) for i in layers) / len(layers),
+        "smoothness": sum(smoothness_loss(batch.gates[i], pairs) for i in layers) / len(layers),
+        "lag": sum(lag_loss(batch.gates[i], batch.mask, batch.docs) for i in layers) / len(layers),
+        "working_set": sum(working_set_loss(batch.gates[i], 5, batch.mask, batch.docs) for i in layers) / len(layers),
+        "trust": sum(trust_loss(batch.gates[i], batch.reference[i], batch.mask) for i in layers) / len(layers),
     }
 
 
@@ -50,7 +62,7 @@ def by_hand(batch, pairs):
 def test_terms_are_the_layer_means_of_the_functions_and_the_total_their_weighted_sum(make_batch, padded):
     batch = make_batch(seed=11, padded=padded)
     routing = routing_of(batch)
-    result = Objective(ALL, window=3, layers_per_pool=len(batch.gates))(routing)
+    result = Objective(ALL, window=3, working_set_window=5, layers_per_pool=len(batch.gates))(routing)
     expected = by_hand(batch, routing.valid_pairs())
     assert list(result.terms) == list(TERMS)
     for name in ALL:
@@ -88,16 +100,19 @@ def test_no_terms_give_a_zero_that_backward_accepts(make_batch):
 
 def test_warm_up_scales_locality_and_leaves_routing_health_alone(make_batch):
     routing = routing_of(make_batch(seed=14))
-    objective = Objective(consistency=0.5, load_balancing=0.01, router_z=0.1)
+    objective = Objective(consistency=0.5, working_set=0.2, load_balancing=0.01, router_z=0.1, trust=3)
     full, half = objective(routing), objective(routing, scale=0.5)
     assert full.terms == half.terms
-    torch.testing.assert_close(full.total - half.total, 0.25 * full.terms["consistency"])
+    expected = 0.25 * full.terms["consistency"] + 0.1 * full.terms["working_set"]
+    torch.testing.assert_close(full.total - half.total, expected)
 
 
 def test_boundary_weights_act_on_pairwise_terms(make_batch):
     batch = make_batch(seed=15)
     routing, input_ids = routing_of(batch), torch.randint(0, 4, (3, 9))
-    objective = Objective(consistency=1, anchor=1, reuse=1, window=3, boundary_weight=0.25, boundary_token_ids=[1, 3])
+    objective = Objective(
+        consistency=1, anchor=1, reuse=1, smoothness=1, window=3, boundary_weight=0.25, boundary_token_ids=[1, 3]
+    )
     weights = boundary_pair_weights(input_ids, [1, 3], 0.25) * routing.valid_pairs()
     expected = by_hand(batch, weights)
     for name, value in objective(routing, input_ids).terms.items():
@@ -117,6 +132,11 @@ def test_boundary_weights_act_on_pairwise_terms(make_batch):
         ({"reuse": float("inf")}, r"objective.reuse must be a finite number >= 0, got inf; .*"),
         ({"coefficients": {"anchor": 1}, "anchor": 1}, r"objective.anchor must be given once, .*"),
         ({"window": 0}, r"objective.window must be a whole number >= 1, got 0; .*"),
+        ({"working_set_window": 0}, r"objective.working_set_window must be a whole number >= 1, got 0; .*"),
+        ({"lags": []}, r"objective.lags must be different whole numbers >= 1, got \[\]; .*"),
+        ({"lags": [1, 0]}, r"objective.lags must be different whole numbers >= 1, got \[1, 0\]; .*"),
+        ({"lags": [2, 2]}, r"objective.lags must be different whole numbers >= 1, got \[2, 2\]; .*"),
+        ({"lags": [True]}, r"objective.lags must be different whole numbers >= 1, got \[True\]; .*"),
         ({"window": True}, r"objective.window must be a whole number >= 1, got True; .*"),
         ({"report": ["ancor"]}, r"objective.report has no term 'ancor'; did you mean 'anchor'\?"),
         ({"cross_layer": 0.1}, r"objective.cross_layer must be 0 where adjacent layers do not share .* 0.1; .*"),

@@ -43,9 +43,10 @@ def stack_of(batch, rows, weighted):
         tuple(batch.ids[:, rows].float()),
         batch.mask[rows],
         batch.docs[rows],
+        tuple(batch.reference[:, rows]),
     )
     pairs = batch.pair_weights[rows] if weighted else routing.valid_pairs()
-    return LayerStack(routing, batch.gates[:, rows], pairs, batch.window)
+    return LayerStack(routing, batch.gates[:, rows], pairs, batch.window, (1, 2, 4), 3)
 
 
 @pytest.mark.parametrize("name", TERMS)

@@ -16,7 +16,8 @@ weight = batch["weight"].requires_grad_()
 logits = batch["inputs"][:, rows] @ weight
 gates = logits.softmax(dim=-1)
 ids = batch["ids"][:, rows]
-routing = Routing(tuple(logits), tuple(gates), tuple(ids), tuple(ids.float()), batch["mask"][rows], batch["docs"][rows])
+mask, docs, reference = batch["mask"][rows], batch["docs"][rows], tuple(batch["reference"][:, rows])
+routing = Routing(tuple(logits), tuple(gates), tuple(ids), tuple(ids.float()), mask, docs, reference)
 objective = Objective(batch["coefficients"], window=3, allow_unshared=True, reduce=sum_across_ranks)
 result = objective(routing)
 result.total.backward()

@@ -12,7 +12,10 @@ from stickymoe.losses.registry import TERMS
 from stickymoe.losses.reuse import reuse_loss
 from stickymoe.losses.router_z import router_z_loss
 from stickymoe.losses.sums import Sums
+from stickymoe.losses.symmetric_kl import lag_loss, smoothness_loss
 from stickymoe.losses.term import LayerStack, Term
+from stickymoe.losses.trust import trust_loss
+from stickymoe.losses.working_set import working_set_loss
 
 __all__ = [
     "TERMS",
@@ -28,9 +31,13 @@ __all__ = [
     "diagnose",
     "gate_entropy_bits",
     "gate_margin",
+    "lag_loss",
     "load_balancing_loss",
     "reuse_loss",
     "router_z_loss",
+    "smoothness_loss",
     "sum_across_ranks",
     "switch_rate",
+    "trust_loss",
+    "working_set_loss",
 ]

@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from stickymoe.core.settings import require_at_least
-from stickymoe.losses.sums import Sums, add_up, keep_only, mean_of, require_shape
+from stickymoe.losses.runs import window_starts
+from stickymoe.losses.sums import Sums, add_up, keep_only, mean_of
 from stickymoe.losses.term import Term
-from stickymoe.routing import valid_pairs
 
 
 def anchor_loss(
@@ -55,28 +55,10 @@ def anchor_sums(
     """Sum the ramped squared distances of the real tokens, for each layer."""
     gates = gate_probs.float()
     places = torch.arange(gates.shape[-2], device=gates.device)[None, :]
-    steps = (places - _run_starts(places, token_mask, document_ids, gates.shape[-3:-1])) % window
-    index = (places - steps)[..., None].expand(gates.shape)
-    anchors = (gates.detach() if detach_anchor else gates).gather(-2, index)
+    starts = window_starts(places, window, token_mask, document_ids, gates.shape[-3:-1])
+    anchors = (gates.detach() if detach_anchor else gates).gather(-2, starts[..., None].expand(gates.shape))
     drift = keep_only(gates - anchors, token_mask)
-    return add_up(drift.square().sum(dim=-1) * (steps / window), token_mask)
-
-
-def _run_starts(
-    places: Int[Tensor, "1 seq"],
-    token_mask: Bool[Tensor, "batch seq"] | None,
-    document_ids: Int[Tensor, "batch seq"] | None,
-    tokens: torch.Size,
-) -> Int[Tensor, "rows seq"]:
-    """For each place, where its run of one document's real tokens began; at padding, an earlier place or 0."""
-    for name, given in (("token_mask", token_mask), ("document_ids", document_ids)):
-        if given is not None:
-            require_shape(name, given, tokens)
-    pairs = valid_pairs(token_mask, document_ids)
-    if pairs is None:
-        return torch.zeros_like(places)
-    continues = torch.nn.functional.pad(pairs, (1, 0), value=False)
-    return torch.where(continues, 0, places).cummax(dim=-1).values
+    return add_up(drift.square().sum(dim=-1) * ((places - starts) / window), token_mask)
 
 
 TERM = Term(

@@ -37,10 +37,18 @@ def require_known(name: str, setting: str = "objective") -> None:
         )
 
 
-def require_window(window: int) -> None:
+def require_window(window: int, setting: str = "objective.window", way_out: str = "4 is the paper's") -> None:
     """Refuse a window that is not a whole number of at least one token."""
     if isinstance(window, bool) or not isinstance(window, int) or window < 1:
-        raise SettingError.broken("objective.window", "a whole number >= 1", window, "4 is the paper's")
+        raise SettingError.broken(setting, "a whole number >= 1", window, way_out)
+
+
+def require_lags(lags: tuple[int, ...]) -> None:
+    """Refuse lags that are no whole numbers of at least one token, none at all, and one given twice."""
+    whole = all(isinstance(lag, int) and not isinstance(lag, bool) and lag >= 1 for lag in lags)
+    if not lags or not whole or len(set(lags)) < len(lags):
+        rule = "different whole numbers >= 1"
+        raise SettingError.broken("objective.lags", rule, list(lags), "ReMoE's are 1, 2, 4, 8, 16")
 
 
 def require_boundary(weight: float, token_ids: Iterable[int]) -> None:

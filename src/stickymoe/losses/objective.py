@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,8 +13,11 @@ from stickymoe.core.errors import SettingError
 from stickymoe.losses import checks
 from stickymoe.losses.boundary import boundary_pair_weights
 from stickymoe.losses.registry import TERMS
+from stickymoe.losses.runs import count_lagged_pairs
 from stickymoe.losses.sums import Sums
+from stickymoe.losses.symmetric_kl import REMOE_LAGS
 from stickymoe.losses.term import LayerStack, stack_layers
+from stickymoe.losses.working_set import WINDOW
 from stickymoe.routing import Routing, valid_pairs
 
 
@@ -25,10 +28,12 @@ class ObjectiveResult:
     Attributes:
         total: The weighted sum, to be added to the cross-entropy.
         terms: Each term unweighted, by name. They are part of the graph: detach what is kept for a log.
+        by_layer: The values whose mean a term is, one a layer, without gradient; one in all for the cross-layer term.
     """
 
     total: Float[Tensor, ""]
     terms: dict[str, Float[Tensor, ""]]
+    by_layer: dict[str, Float[Tensor, " values"]] = field(default_factory=dict)
 
 
 class Objective:
@@ -54,6 +59,8 @@ class Objective:
     Args:
         coefficients: Weight of each term by name; 0 or absent is off. The same may be given as keywords.
         window: Tokens from one anchor to the next, for the anchor term.
+        lags: Distances in tokens at which the lag term compares; ReMoE's if not given.
+        working_set_window: Tokens of each window of the working-set term.
         boundary_weight: Weight in [0, 1] of pairs that enter a new sentence or line, in the pairwise terms.
         boundary_token_ids: The tokens after which one begins. With a weight below 1, calls need `input_ids`.
         layers_per_pool: How many adjacent layers share one pool of experts, block by block; 1 if none do. The
@@ -72,6 +79,8 @@ class Objective:
         coefficients: Mapping[str, float | int] | None = None,
         *,
         window: int = 4,
+        lags: Iterable[int] = REMOE_LAGS,
+        working_set_window: int = WINDOW,
         boundary_weight: float | int = 1.0,
         boundary_token_ids: Iterable[int] = (),
         layers_per_pool: int = 1,
@@ -80,15 +89,19 @@ class Objective:
         reduce: Callable[[Tensor], Tensor] | None = None,
         **by_name: float | int,
     ) -> None:
-        boundary_token_ids = tuple(boundary_token_ids)
+        boundary_token_ids, lags = tuple(boundary_token_ids), tuple(lags)
         self.coefficients = checks.checked_coefficients(coefficients or {}, by_name)
         self.report = tuple(dict.fromkeys(name for name in report if name not in self.coefficients))
         for name in self.report:
             checks.require_known(name, "objective.report")
         checks.require_window(window)
+        checks.require_window(working_set_window, "objective.working_set_window", f"{WINDOW} is the default")
+        checks.require_lags(lags)
         checks.require_boundary(boundary_weight, boundary_token_ids)
         checks.require_shared_experts(self.coefficients, layers_per_pool, allow_unshared)
         self.window = window
+        self.lags = lags
+        self.working_set_window = working_set_window
         self.boundary_weight = float(boundary_weight)
         self.boundary_token_ids = torch.tensor(boundary_token_ids, dtype=torch.int64)
         self.layers_per_pool = layers_per_pool if layers_per_pool > 1 else None
@@ -122,19 +135,21 @@ class Objective:
                 raise SettingError.broken("objective.normalisers", "of terms that are plain means", name)
         sums = self._reduced(self.measure(routing, input_ids), normalisers)
         terms: dict[str, Tensor] = {}
+        by_layer: dict[str, Tensor] = {}
         total = routing.gate_probs[0].flatten()[:0].float().sum()  # a zero that backward() accepts
         for name, found in sums.items():
             term = TERMS[name]
             if name in normalisers:
                 found = found._replace(weight=torch.as_tensor(normalisers[name], device=found.total.device).float())
-            value = term.value(found).mean()
+            values = term.value(found)
             if not term.additive:
-                value = value * share
+                values = values * share
+            value, by_layer[name] = values.mean(), values.detach()
             coefficient = self.coefficients.get(name)
             if coefficient is not None:
                 total = total + coefficient * (scale if term.locality else 1.0) * value
             terms[name] = value if coefficient is not None else value.detach()
-        return ObjectiveResult(total, terms)
+        return ObjectiveResult(total, terms, by_layer)
 
     def measure(self, routing: Routing, input_ids: Int[Tensor, "batch seq"] | None = None) -> dict[str, Sums]:
         """Return the sums of this batch behind each term, before any division: they add up over batches and ranks."""
@@ -146,6 +161,8 @@ class Objective:
             stack_layers(routing.gate_probs).float(),
             self._pair_weights(input_ids, routing.token_mask, routing.document_ids),
             self.window,
+            self.lags,
+            self.working_set_window,
             self.layers_per_pool,
         )
         sums = {name: TERMS[name].sums(stack) for name in self.coefficients}
@@ -162,9 +179,11 @@ class Objective:
         """Return what each plain mean will divide by for this batch, which is known before the model has run."""
         names = [name for name in (*self.coefficients, *self.report) if TERMS[name].additive]
         pairs = self._pair_weights(input_ids, token_mask, document_ids)
+        tokens = (input_ids.shape[0], input_ids.shape[1])
         counts = {
             "tokens": (torch.ones_like(input_ids) if token_mask is None else token_mask).float().sum(),
-            "pairs": (torch.ones_like(input_ids[:, 1:]) if pairs is None else pairs).float().sum(),
+            "pairs": count_lagged_pairs(pairs, (1,), tokens, input_ids.device),
+            "lagged_pairs": count_lagged_pairs(pairs, self.lags, tokens, input_ids.device),
         }
         return {name: counts[TERMS[name].over] for name in names}
 
@@ -173,7 +192,7 @@ class Objective:
     ) -> Tensor | None:
         """Which pairs count, or how much; None where all count fully."""
         valid = valid_pairs(token_mask, document_ids)
-        pairwise = any(TERMS[name].over == "pairs" for name in (*self.coefficients, *self.report))
+        pairwise = any(TERMS[name].over != "tokens" for name in (*self.coefficients, *self.report))
         if self.boundary_weight == 1.0 or not pairwise:
             return valid
         if input_ids is None:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from stickymoe.losses import anchor, consistency, cross_layer, load_balancing, reuse, router_z
+from stickymoe.losses import (
+    anchor,
+    consistency,
+    cross_layer,
+    load_balancing,
+    reuse,
+    router_z,
+    symmetric_kl,
+    trust,
+    working_set,
+)
 from stickymoe.losses.term import Term
 
 TERMS: dict[str, Term] = {
@@ -14,5 +24,9 @@ TERMS: dict[str, Term] = {
         router_z.TERM,
         cross_layer.TERM,
         reuse.TERM,
+        symmetric_kl.SMOOTHNESS,
+        symmetric_kl.LAG,
+        working_set.TERM,
+        trust.TERM,
     )
 }

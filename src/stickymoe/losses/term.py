@@ -24,6 +24,8 @@ class LayerStack:
         gate_probs: (layers, batch, seq, experts), float32; the one copy of the gates that the objective makes.
         pair_weights: Which pairs count, or how much; None where all count fully.
         window: Tokens from one anchor to the next.
+        lags: Distances of the lag term, in tokens.
+        working_set_window: Tokens of each working set.
         layers_per_pool: Layers that share their experts, block by block; None where all pairs of layers count.
     """
 
@@ -31,6 +33,8 @@ class LayerStack:
     gate_probs: Float[Tensor, "layers batch seq experts"]
     pair_weights: Bool[Tensor, "batch seq-1"] | Float[Tensor, "batch seq-1"] | None
     window: int
+    lags: tuple[int, ...]
+    working_set_window: int
     layers_per_pool: int | None = None
 
     @property
@@ -46,7 +50,7 @@ class Term:
     Attributes:
         name: What coefficients and logs call it.
         sums: Adds its quantity up over the batch, one total a layer.
-        over: What its weight counts: real tokens, or valid pairs by their weight.
+        over: What its weight counts: real tokens, valid pairs by their weight, or those of all lags.
         value: Turns sums into one value a layer; the objective averages them.
         additive: Whether `value` is total / weight, so that shares of micro-batches and ranks add up to the exact
             term. Where it is not, the value is that of a micro-batch.
@@ -55,7 +59,7 @@ class Term:
 
     name: str
     sums: Callable[[LayerStack], Sums]
-    over: Literal["tokens", "pairs"]
+    over: Literal["tokens", "pairs", "lagged_pairs"]
     value: Callable[[Sums], Tensor] = mean_of
     additive: bool = True
     locality: bool = True
