@@ -12,6 +12,7 @@ REMOE = Variant(
     "ReMoE (gates alone)",
     {
         "objective.consistency": 0.1,
+        "objective.warmup_steps": 0,  # the gates it starts with are specialised already
         "training.peak_learning_rate": 1e-4,
         "training.train_only": "routers",
         "training.start_from": VANILLA.name,
