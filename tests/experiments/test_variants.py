@@ -78,7 +78,8 @@ def window(kind, size, bonus, recursive=False):
         (
             REMOE,
             {
-                "objective.consistency": 0.1, "training.steps": 60, "training.warmup_steps": 6,
+                "objective.consistency": 0.1, "objective.warmup_steps": 0,
+                "training.steps": 60, "training.warmup_steps": 6,
                 "training.peak_learning_rate": 1e-4, "training.train_only": "routers",
                 "training.start_from": "vanilla",
             },
