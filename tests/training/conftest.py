@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import multiprocessing
 import runpy
+import socket
 import time
 from pathlib import Path
 
@@ -12,11 +13,33 @@ import pytest
 SCRIPT = Path(__file__).with_name("tiny.py")
 
 
-@pytest.fixture(scope="session")
-def tiny():
-    spec = importlib.util.spec_from_file_location("stickymoe_tests_tiny", SCRIPT)
+def load(path):
+    spec = importlib.util.spec_from_file_location(f"stickymoe_tests_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def step():
+    return load(SCRIPT.with_name("step.py"))
+
+
+@pytest.fixture(scope="session")
+def free_port():
+    """Return a port for ranks to meet at: `free_port()`."""
+
+    def find():
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return str(probe.getsockname()[1])
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    module = load(SCRIPT)
     gc.freeze()  # the Trainer collects garbage when it starts; what torch and transformers keep for good is none
     return module
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 
 import pytest
 import torch
@@ -12,14 +11,8 @@ from stickymoe.training import newest_good_checkpoint, read_log
 OBJECTIVE = {"consistency": 0.7, "anchor": 0.9, "router_z": 0.2, "load_balancing": 0.6, "reuse": 0.3}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.fixture
-def start_two(start):
+def start_two(start, free_port):
     """Start two ranks of one run."""
 
     def start_two(**settings):

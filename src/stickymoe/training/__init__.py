@@ -7,13 +7,18 @@ from stickymoe.training.evaluate import evaluate
 from stickymoe.training.evaluation import Evaluation
 from stickymoe.training.freezing import fingerprint, train_routers_only
 from stickymoe.training.interrupts import Interrupted
+from stickymoe.training.mixin import StickyTrainerMixin
+from stickymoe.training.sticky_objective import StepShare, StickyObjective
 from stickymoe.training.trainer import StickyTrainer
 
 __all__ = [
     "Evaluation",
     "Interrupted",
+    "StepShare",
     "StickyArguments",
+    "StickyObjective",
     "StickyTrainer",
+    "StickyTrainerMixin",
     "evaluate",
     "fingerprint",
     "newest_good_checkpoint",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class StepFigures:
         pairs: Valid pairs of neighbouring tokens.
         layer_sums: (layers, 3): switches over the pairs; gate entropy and margin over the tokens.
         load: (layers, experts): how many tokens each expert served.
+        terms_by_layer: The values whose means the terms are, one a layer.
     """
 
     step: int
@@ -39,6 +40,7 @@ class StepFigures:
     pairs: float
     layer_sums: np.ndarray
     load: np.ndarray
+    terms_by_layer: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def cross_entropy(self) -> float:
@@ -51,6 +53,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._terms: list[str] = []
+        self._layer_widths: dict[str, int] = {}
         self._batches: list[tuple[Tensor, Tensor]] = []
         self._steps: list[tuple[int, list[Tensor], Tensor]] = []
         self._shape = (0, 0)
@@ -62,15 +65,30 @@ class Meter:
         return bool(self._batches)
 
     @torch.no_grad()
-    def add(self, cross_entropy: Tensor, terms: dict[str, Tensor], routing: Routing) -> None:
+    def add(
+        self,
+        cross_entropy: Tensor,
+        terms: dict[str, Tensor],
+        *routings: Routing,
+        by_layer: dict[str, Tensor] | None = None,
+    ) -> None:
         """Take a micro-batch in.
 
         Args:
             cross_entropy: Its share of the step's cross-entropy, times the number of ranks.
             terms: Its shares of the objective's terms; over micro-batches they add up, over ranks they average.
-            routing: What was routed.
+            routings: What was routed, one a forward pass.
+            by_layer: The values whose means the terms are, one a layer, shares too.
         """
+        by_layer = by_layer or {}
         self._terms = list(terms)
+        self._layer_widths = {name: len(values) for name, values in by_layer.items()}
+        found = [cross_entropy, *terms.values(), *by_layer.values()]
+        shares = torch.cat([value.detach().float().reshape(-1) for value in found])
+        self._batches.append((shares, torch.stack([self._sums(routing) for routing in routings]).sum(dim=0)))
+
+    def _sums(self, routing: Routing) -> Tensor:
+        """Return tokens, pairs, the layers' measures and loads as one vector of sums."""
         found = diagnose(routing)
         first = routing.gate_probs[0]
         tokens = first.new_tensor(first.shape[0] * first.shape[1], dtype=torch.float32)
@@ -85,10 +103,8 @@ class Meter:
         of_layers = [torch.where(counts[name] > 0, found[name], 0.0) * counts[name] for name in PER_LAYER]
         layers = torch.stack(of_layers, dim=1)
         load = torch.where(tokens > 0, found["load"], 0.0) * tokens
-        sums = torch.cat([tokens[None], pairs[None], layers.flatten(), load.flatten()])
-        shares = torch.stack([cross_entropy.float(), *(term.float() for term in terms.values())])
         self._shape = (load.shape[0], load.shape[1])
-        self._batches.append((shares.detach(), sums))
+        return torch.cat([tokens[None], pairs[None], layers.flatten(), load.flatten()])
 
     def close_step(self, step: int, grad_norm: Tensor | float | None) -> None:
         """Make the micro-batches since the last call step number `step`."""
@@ -121,10 +137,14 @@ class Meter:
     def _figures(self, step: int, by_batch: np.ndarray, grad_norm: float, sums: np.ndarray) -> StepFigures:
         layers, _ = self._shape
         border = 2 + layers * len(PER_LAYER)
+        shares = by_batch[:, 1:].sum(axis=0)
+        ends = np.cumsum([len(self._terms), *self._layer_widths.values()])
+        of_layers = np.split(shares, ends)[1:-1]
         return StepFigures(
             step=step,
             batch_cross_entropies=by_batch[:, 0].tolist(),
-            terms=dict(zip(self._terms, by_batch[:, 1:].sum(axis=0).tolist(), strict=True)),
+            terms=dict(zip(self._terms, shares[: len(self._terms)].tolist(), strict=True)),
+            terms_by_layer={name: values.tolist() for name, values in zip(self._layer_widths, of_layers, strict=True)},
             grad_norm=float(grad_norm) if self._has_norm else None,
             tokens=float(sums[0]),
             pairs=float(sums[1]),
@@ -140,6 +160,8 @@ def summarise_steps(steps: list[StepFigures]) -> dict[str, Any]:
     """
     row: dict[str, Any] = {"cross_entropy": float(np.mean([step.cross_entropy for step in steps]))}
     row |= {name: float(np.mean([step.terms[name] for step in steps])) for name in steps[0].terms}
+    layered = {name: [step.terms_by_layer[name] for step in steps] for name in steps[0].terms_by_layer}
+    row["terms_by_layer"] = {name: np.mean(values, axis=0).tolist() for name, values in layered.items()}
     sums = np.sum([step.layer_sums for step in steps], axis=0)
     tokens, pairs = sum(step.tokens for step in steps), sum(step.pairs for step in steps)
     for column, (name, count) in enumerate(zip(PER_LAYER, (pairs, tokens, tokens), strict=True)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,22 +9,22 @@ import torch
 from torch import Tensor, nn
 from transformers import PrinterCallback
 
-from stickymoe.core.errors import SettingError
 from stickymoe.data import collate_chunks
-from stickymoe.losses import Objective
-from stickymoe.routing import Routing
-from stickymoe.training.accumulation import StepWeights
+from stickymoe.training.accumulation import count_targets
 from stickymoe.training.arguments import StickyArguments
 from stickymoe.training.callbacks import LogFile, Progress, ProgressReport
 from stickymoe.training.collapse import CollapseAlarm
 from stickymoe.training.finite import require_finite
 from stickymoe.training.fitting import require_fitting
-from stickymoe.training.meter import PER_LAYER, Meter, StepFigures, summarise_steps
+from stickymoe.training.meter import summarise_steps
+from stickymoe.training.mixin import StickyTrainerMixin, curves_of
+from stickymoe.training.model_inputs import fitted_inputs
 from stickymoe.training.reliable import ReliableTrainer
+from stickymoe.training.sticky_objective import StickyObjective
 
 
-class StickyTrainer(ReliableTrainer):
-    """Trains a MoE language model on cross-entropy plus an objective on its routing.
+class StickyTrainer(StickyTrainerMixin, ReliableTrainer):
+    """Trains any MoE language model on cross-entropy plus an objective on its routing.
 
         loss = CE + sum over terms of coefficient * term
 
@@ -36,11 +35,14 @@ class StickyTrainer(ReliableTrainer):
     A batch may carry `pair_document_ids`: documents at whose borders pairs and windows of the terms end, though the
     model, which never sees them, attends across.
 
+    Batches are those of `collate_chunks`, or have `labels` at their own positions. A model of transformers that is not
+    told of documents gets them as positions that restart; where padding is beside them, its rows are packed into one.
+
     In evaluation mode the loss is cross-entropy alone. `<output_dir>/log.jsonl` gets a row every `logging_steps` and
     before every checkpoint. SIGINT and SIGTERM save and raise `Interrupted`.
 
     Args:
-        model: A model whose output has `loss` and `routing`.
+        model: The reference model, or any whose routing can be captured (docs/models.md).
         args: Settings.
         train_dataset: Rows for the collator, drawn without replacement each epoch in an order given by `args.seed`.
         eval_dataset: Rows for `evaluate`.
@@ -62,36 +64,44 @@ class StickyTrainer(ReliableTrainer):
         progress: Progress | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(model, args, data_collator, train_dataset=train_dataset, eval_dataset=eval_dataset, **kwargs)
+        objective = StickyObjective(args.build_objective(across_ranks=args.world_size > 1))
+        super().__init__(
+            model,
+            args,
+            data_collator,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            objective=objective,
+            **kwargs,
+        )
         self.remove_callback(PrinterCallback)
-        self.objective: Objective = args.build_objective(across_ranks=args.world_size > 1)
-        require_fitting(getattr(model, "config", None), self.objective.coefficients, args.layers_per_pool)
-        self._weights = StepWeights(self.objective)
-        self._meter = Meter()
+        require_fitting(getattr(model, "config", None), objective.objective.coefficients, args.layers_per_pool)
         self._alarm = CollapseAlarm(args.collapse_share, args.collapse_steps)
-        self._interval: list[StepFigures] = []
         self._log_file = LogFile()
         self.add_callback(self._log_file)
         if progress is not None:
             self.add_callback(ProgressReport(progress, self._log_file))
 
-    def routing_of(self, outputs: Any, inputs: dict[str, Any]) -> Routing:
-        """Return what the routers decided in a forward pass that gave `outputs` for `inputs`."""
-        routing: Routing = outputs["routing"]
-        return routing
+    def coefficient_scale(self, step: int) -> float:
+        """Return the factor on the locality coefficients at `step`, counted from 0."""
+        return self.args.coefficient_scale(step)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train to the end, with fresh figures; see `ReliableTrainer.train`."""
-        self._meter, self._interval = Meter(), []
         self._alarm = CollapseAlarm(self.args.collapse_share, self.args.collapse_steps)
         return super().train(*args, **kwargs)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[dict[str, Any]], Tensor | int | None]:
-        """Draw the micro-batches of a step and count what its means divide by, over all ranks."""
+        """Draw the micro-batches of a step and count their targets, over all ranks."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        return batches, self._weights.count(batches, device) if batches else None
+        return batches, count_targets(batches, device) if batches else None
+
+    def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Evaluate a batch; its targets go by the name that it has for them."""
+        self.label_names = [name for name in ("shift_labels", "labels") if name in inputs][:1]
+        return super().prediction_step(model, inputs, *args, **kwargs)
 
     def compute_loss(
         self,
@@ -101,32 +111,17 @@ class StickyTrainer(ReliableTrainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return cross-entropy and, in training mode, the objective's terms beside it."""
-        pair_documents = inputs.get("pair_document_ids")
-        inputs = {name: value for name, value in inputs.items() if name != "pair_document_ids"}
+        inputs = fitted_inputs(self.accelerator.unwrap_model(self.model), inputs)
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch)
-        if model.training:
-            if num_items_in_batch is None:
-                raise SettingError("a loss in training mode needs num_items_in_batch; call train(), or eval() first")
-            routing = self.routing_of(outputs, inputs)
-            if pair_documents is not None:
-                routing = dataclasses.replace(routing, document_ids=pair_documents)
-            result = self.objective(
-                routing,
-                inputs.get("input_ids"),
-                scale=self.args.coefficient_scale(self.state.global_step),
-                normalisers=self._weights.normalisers,
-                share=1 / self.current_gradient_accumulation_steps,
-            )
-            self._meter.add(loss.detach(), result.terms, routing.detach())
-            loss = loss + result.total
+        if not model.training:
+            loss = self.without_own_aux(loss, outputs, num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
 
     def _maybe_log_save_evaluate(self, tr_loss: Tensor, grad_norm: Any, *args: Any, **kwargs: Any) -> None:
         """Look at the step before anything is logged or saved: a poisoned state must not reach the disk."""
         if self.control.should_save:
             self.control.should_log = True  # so that a resumed run's rows cover the same steps
-        if self._meter.has_open_step:
-            self._meter.close_step(self.state.global_step, grad_norm)
+        self._close_step(grad_norm)
         due = self.control.should_log or self.control.should_save
         if due or (self.args.world_size == 1 and self.args.device.type == "cpu"):
             self._read_meter()
@@ -150,19 +145,5 @@ class StickyTrainer(ReliableTrainer):
             row = {"step": self.state.global_step, "epoch": self.state.epoch, **row, **told, "coefficient_scale": scale}
             if self.is_world_process_zero():
                 self._log_file.write(self.run_folder, row)
-            logs |= _scalars(row)
+            logs |= curves_of(row, self.sticky.layer_names)
         super().log(logs, start_time)
-
-
-def _scalars(row: dict[str, Any]) -> dict[str, float]:
-    """Return the row for trackers that draw curves: lists become their mean and one curve a layer."""
-    curves: dict[str, float] = {}
-    for name, value in row.items():
-        if name in PER_LAYER:
-            known = {layer: entry for layer, entry in enumerate(value) if entry is not None}
-            curves |= {f"{name}/layer_{layer}": entry for layer, entry in known.items()}
-            if known:
-                curves[name] = sum(known.values()) / len(known)
-        elif name not in ("step", "epoch") and value is not None:
-            curves[name] = value
-    return curves
