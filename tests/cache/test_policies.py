@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stickymoe.cache import POLICIES, make_policy, replay, simulate
+from stickymoe.cache import POLICIES, CachePolicy, make_policy, replay, simulate
 from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace
 
@@ -114,6 +114,62 @@ def test_the_oldest_unpinned_use_leaves():
 def test_an_object_is_told_of_experts_it_knows(expert):
     with pytest.raises(SettingError, match="told of experts from 0 to 3"):
         make_policy("lru", 4).touch(expert)
+
+
+@pytest.mark.parametrize("policy", ["lru", "fifo", "lfu", "lfu-cache", "slru", "sieve"])
+@settings(deadline=None, max_examples=150)
+@given(slots=st.integers(0, 5), steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=40))
+def test_a_fetch_is_no_use_but_the_first_use_is_still_to_come(plain_policies, policy, slots, steps):
+    made, plain = make_policy(policy, 6, capacity=slots), plain_policies[policy](slots)
+    for expert, step in steps:
+        if step == 0 and plain.held:
+            pinned = {expert} if set(plain.held) != {expert} else set()
+            assert made.evict(pinned) == plain.evict(pinned)
+        elif step == 1 and expert not in plain.held:
+            made.fetch(expert)
+            plain.fetch(expert)
+        else:
+            made.touch(expert)
+            plain.touch(expert)
+    while plain.held:
+        assert made.evict(set()) == plain.evict(set())
+
+
+def test_arc_moves_its_border_at_the_use_of_what_was_fetched():
+    # 1 left those used once; fetched again it is among those used again, and its use gives the others room
+    made = make_policy("arc", 6, capacity=3)
+    for expert in (0, 0, 1, 2, 3):
+        made.touch(expert)
+    assert made.evict(pinned={3}) == 1
+    made.fetch(1)
+    assert made._state.target[0] == 0
+    made.touch(1)
+    assert made._state.target[0] == 1
+    made.touch(1)
+    assert made._state.target[0] == 1
+
+
+@pytest.mark.parametrize("policy", ["belady", "belady-bypass"])
+def test_a_bound_is_told_of_no_fetches(policy):
+    with pytest.raises(
+        SettingError, match="one that knows no future, where experts are fetched"
+    ):
+        make_policy(policy, 4).fetch(1)
+
+
+def test_a_policy_of_ones_own_takes_a_fetch_for_a_use():
+    class Mine(CachePolicy):
+        touched = ()
+
+        def touch(self, expert):
+            self.touched += (expert,)
+
+        def evict(self, pinned):
+            return 0
+
+    mine = Mine()
+    mine.fetch(3)
+    assert mine.touched == (3,)
 
 
 def test_a_policy_nobody_knows_is_refused():

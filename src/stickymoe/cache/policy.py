@@ -10,6 +10,7 @@ import numpy as np
 from stickymoe.cache.policies.rules_kernel import (
     clear_one,
     evict_one,
+    fetch_one,
     open_event_one,
     open_sequence_one,
     touch_one,
@@ -32,6 +33,10 @@ class CachePolicy(ABC):
     @abstractmethod
     def evict(self, pinned: AbstractSet[int]) -> int:
         """Forget one resident expert outside `pinned` and return it. There is always one."""
+
+    def fetch(self, expert: int) -> None:
+        """Make `expert` resident ahead of its first use; as if it were used, unless a policy knows better."""
+        self.touch(expert)
 
     def foresee(self, events: Sequence[Sequence[int]]) -> None:  # noqa: B027
         """Be told all that will be asked for, before the first touch; for bounds that know the future."""
@@ -68,9 +73,18 @@ class CompiledPolicy(CachePolicy):
 
     def touch(self, expert: int, weight: float = 0.0) -> None:
         """Note a use of `expert`, with its gate weight where the policy asks for it; the first makes it resident."""
+        touch_one(self._state, self._known(expert), float(weight))
+
+    def fetch(self, expert: int) -> None:
+        """Make `expert`, who is not resident, so ahead of its use, which is to come."""
+        if self._foreseen is not None:
+            raise SettingError.broken("cache.policy", "one that knows no future, where experts are fetched", expert)
+        fetch_one(self._state, self._known(expert))
+
+    def _known(self, expert: int) -> int:
         if not 0 <= expert < self._pinned.size:
             raise SettingError.broken("cache.policy", f"told of experts from 0 to {self._pinned.size - 1}", expert)
-        touch_one(self._state, int(expert), float(weight))
+        return int(expert)
 
     def evict(self, pinned: AbstractSet[int]) -> int:
         """Forget the resident that the policy likes least outside `pinned` and return it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -133,6 +134,10 @@ class PoolReplay:
         else:
             unique = self.settings.count == "unique"
             replay_together(self._state, self._pool, requests, self.experts, unique, admission, self.counts)
+
+    def drive(self, loop: Callable[..., None], requests: Requests, *rest: Any) -> None:
+        """Replay requests that follow the last ones in a compiled loop of another kind."""
+        loop(self._state, self._pool, requests, self.experts, *rest)
 
     def foresee(self, next_use: np.ndarray) -> None:
         """Know the uses to come, all of them."""

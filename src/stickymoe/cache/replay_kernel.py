@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stickymoe.cache.policies.rules_kernel import clear, forget, open_event, open_sequence, touch, victim
+from stickymoe.cache.policies.rules_kernel import clear, fetch, forget, open_event, open_sequence, touch, victim
 from stickymoe.core.compiled import borrowed, compiled, inlined
 
 # What happens at the head of an event group: nothing, a new sequence in a warm cache, a cold start.
@@ -70,8 +70,12 @@ def pin(pool: Pool, chosen: np.ndarray) -> None:
 
 
 @inlined
-def start_cold(state: Any, pool: Pool) -> None:
-    """Empty the pool but for what is preloaded."""
+def begin(state: Any, pool: Pool, head: int) -> None:
+    """Do what a group's head says: nothing, tell the policy of a new sequence, or empty all but what is preloaded."""
+    if head == SEQUENCE:
+        open_sequence(state)
+    if head != COLD:
+        return
     clear(state)
     pool.seen[:] = 0
     pool.totals[USED] = 0
@@ -98,10 +102,7 @@ def replay_together(
     event, waiting = np.empty(room * slots, dtype=np.int64), np.empty(room * slots, dtype=np.int64)
     resident, pinned, seen, last_request = pool.resident, pool.pinned, pool.seen, pool.last_request
     for group in range(groups.size - 1):
-        if requests.heads[group] == COLD:
-            start_cold(state, pool)
-        elif requests.heads[group] == SEQUENCE:
-            open_sequence(state)
+        begin(state, pool, requests.heads[group])
         start, stop = max(groups[group], 0), groups[group + 1]
         # where an expert counts once an event, its last request is its use; within one row there is but one
         once = unique and stop - start > 1
@@ -160,10 +161,7 @@ def replay_in_turn(
     event = np.empty(1, dtype=np.int64)
     resident, pinned, seen = pool.resident, pool.pinned, pool.seen
     for group in range(groups.size - 1):
-        if requests.heads[group] == COLD:
-            start_cold(state, pool)
-        elif requests.heads[group] == SEQUENCE:
-            open_sequence(state)
+        begin(state, pool, requests.heads[group])
         for layer in range(layers):
             open_event(state, layer)
             for row in range(max(groups[group], 0), groups[group + 1]):
@@ -192,6 +190,44 @@ def replay_in_turn(
                 counts[MISSES, layer, phase] += misses
                 counts[COMPULSORY, layer, phase] += compulsory
                 counts[LOADS, layer, phase] += misses
+
+
+@inlined
+def serve(
+    state: Any, pool: Pool, event: np.ndarray, weights: np.ndarray, waiting: np.ndarray, found: np.ndarray
+) -> int:
+    """Look up, use and admit the experts of an event, each there once; return how many miss.
+
+    `found` gets whether each was resident before, `waiting` is room for those that were not.
+    """
+    missing = 0
+    for number in range(event.size):
+        block = event[number]
+        found[number] = pool.resident[block]
+        if not found[number]:
+            waiting[missing] = block
+            missing += 1
+        pool.pinned[block] = 1
+        touch(state, block, weights[number])
+    if missing > 0 or (event.size > 0 and pool.totals[USED] > pool.totals[BUDGET]):
+        settle(state, pool, event, waiting[:missing], ALWAYS)
+    for number in range(event.size):
+        pool.pinned[event[number]] = 0
+    return missing
+
+
+@inlined
+def bring(state: Any, pool: Pool, block: int) -> None:
+    """Fetch a pinned `block` ahead of its use into a pool of slots that has a free one, or a resident not pinned."""
+    fetch(state, block)
+    pool.resident[block] = 1
+    if pool.totals[USED] < pool.totals[BUDGET]:
+        pool.totals[USED] += 1
+        pool.totals[RESIDENTS] += 1
+        return
+    chosen = victim(state, pool.pinned)
+    forget(state, chosen)
+    pool.resident[chosen] = 0
 
 
 @inlined

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from stickymoe.cache.wording import place, start
+from stickymoe.cache.wording import capacity, start
 
 PHASE_NAMES = ("prefill", "decode")
 
@@ -94,7 +94,7 @@ class CacheReport:
         depth = 1 if told["accesses"] == "top1" else told["top_k"]
         parts = [
             told["policy"].upper(),
-            _capacity(told, self.hits_per_layer.size),
+            capacity(told, self.hits_per_layer.size),
             f"top-{depth} accesses",
             told["replay"],
             start(told["reset"]),
@@ -142,22 +142,3 @@ ADMITTED = {
     "bypass": "a miss may leave at once",
     "never": "misses are not admitted",
 }
-
-
-def _capacity(told: dict[str, Any], layers: int) -> str:
-    size, capacity_bytes = told["capacity"], told["capacity_bytes"]
-    pooled = told["scope"] == "model"
-    if capacity_bytes is not None:
-        slots = "" if size is None else f" ({size} slots)" if pooled else f" ({_total(size, layers)} slots)"
-        where = "for the whole model" if pooled else "shared out evenly over the layers"
-        return f"capacity {capacity_bytes} bytes{slots} {where}"
-    if isinstance(size, list):
-        return f"capacity {sum(size)} split over {layers} layers"
-    meaning = " (nothing is kept)" if size == 0 else ""
-    if size >= told["num_experts"] * (layers if pooled else 1):
-        meaning = " (every expert fits)"
-    return f"capacity {size}{meaning} {place('model' if pooled else 'layer')}"
-
-
-def _total(size: int | list[int], layers: int) -> int:
-    return sum(size) if isinstance(size, list) else size * layers

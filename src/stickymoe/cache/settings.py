@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ class CacheSettings:
             factory, policy = policy, getattr(policy, "__name__", type(policy).__name__)
         else:
             raise SettingError.broken("cache.policy", "a name or a function from slots to a policy", policy)
+        given = {each.name: each.default for each in fields(cls) if each.name != "policy"} | given
         if not isinstance(given["scope"], str):
             given |= {"scope": "split", "split": _split(given["scope"])}
         else:
@@ -68,7 +69,7 @@ class CacheSettings:
         batch = given["batch"]
         if isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1:
             raise SettingError.broken("cache.batch", "a whole number of sequences >= 1", batch)
-        settings = cls(policy, factory=factory, **given | {"batch": int(batch)})
+        settings = cls(policy, **given | {"batch": int(batch), "factory": factory})
         settings._check_together()
         return settings
 

@@ -85,6 +85,11 @@ class Simulation:
         """Return what of a trace is replayed."""
         return Piece.of(trace, order, self.settings, self.weighted)
 
+    def told(self) -> dict[str, Any]:
+        """Return the semantics: every setting, as reports tell them."""
+        known = {"top_k": self.top_k, "num_experts": self.layout.declared, "options": self.options}
+        return self.settings.told() | self.capacity.told | known
+
     def report(self) -> CacheReport:
         """Return what was counted."""
         return make_report(self, self.counts)
@@ -111,9 +116,7 @@ def replay_together(simulations: Sequence[Simulation], trace: RoutingTrace) -> N
 
 def make_report(simulation: Simulation, counts: np.ndarray) -> CacheReport:
     """Label counts (kind, layer, phase) with the semantics of a simulation."""
-    settings, layout, capacity = simulation.settings, simulation.layout, simulation.capacity
-    semantics: dict[str, Any] = settings.told() | capacity.told
-    semantics |= {"top_k": simulation.top_k, "num_experts": layout.declared, "options": simulation.options}
+    layout = simulation.layout
     per_layer = counts.sum(axis=2)
     phases = {name: counts[:2, :, number].copy() for number, name in enumerate(PHASE_NAMES)}
     profile: dict[str, Any] = {} if simulation.profile is None else dict(simulation.profile.told)
@@ -124,10 +127,10 @@ def make_report(simulation: Simulation, counts: np.ndarray) -> CacheReport:
         per_layer[HITS],
         per_layer[MISSES],
         per_layer[COMPULSORY],
-        semantics,
+        simulation.told(),
         loads_per_layer=per_layer[LOADS],
         per_phase=phases if simulation.knows_phases else None,
         expert_bytes=layout.expert_bytes,
         profile=profile,
-        cliff=cliff(settings, capacity, simulation.top_k),
+        cliff=cliff(simulation.settings, simulation.capacity, simulation.top_k),
     )

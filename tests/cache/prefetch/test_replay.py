@@ -9,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from stickymoe.cache import POLICIES, simulate
+from stickymoe.cache import simulate
+from stickymoe.cache.intervention import online_policies
 from stickymoe.cache.prefetch import PREDICTORS, predict, simulate_prefetch
 from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace
 
-patient = settings(deadline=None, max_examples=80)
+patient = settings(deadline=None, max_examples=40)
 GOLDEN = Path(__file__).resolve().parents[3].parent / "shared" / "golden" / "traces.json"
 EXPERTS = 6
+ONLINE = sorted(online_policies())
 OPTIONS = st.fixed_dictionaries(
     {
-        "policy": st.sampled_from(["lru", "fifo", "lfu"]),
         "scope": st.sampled_from(["layer", "model"]),
         "reset": st.sampled_from(["sequence", "never"]),
     }
@@ -34,28 +35,39 @@ def traces(draw) -> RoutingTrace:
     filled = rng.integers(draw(st.sampled_from([0, top_k])), top_k + 1, (tokens, layers))
     filled[0] = np.maximum(filled[0], 1)
     ids[np.arange(top_k) >= filled[..., None]] = -1
-    return RoutingTrace(ids, np.sort(rng.integers(0, 3, tokens)), EXPERTS)
+    weights = -np.sort(-rng.random(ids.shape), axis=-1)
+    return RoutingTrace(ids, np.sort(rng.integers(0, 3, tokens)), EXPERTS, expert_weights=weights)
 
 
-def slowly(trace, guesses, capacity, *, budget, lookahead, transfer_events, policy, scope, reset):
+def slowly(trace, guesses, capacity, make, *, budget, lookahead, transfer_events, policy, scope, reset):
     """Hits, late, misses, fetched and useful per layer of caches held as {block: facts}; (layers, 5)."""
-    layers = trace.num_layers
+    layers, pooled = trace.num_layers, scope == "model"
     counts = np.zeros((layers, 5), dtype=int)
     caches: dict[int, dict] = {}
-    last_use, uses, order = {}, {}, 0
+    policies: dict = {}
     busy = 0.0
 
-    def key(cache, block):
-        first = {"lru": last_use.get(block), "fifo": cache[block]["since"], "lfu": uses.get(block, 0)}[policy]
-        return (first, last_use[block])
+    def of(layer):
+        number = 0 if pooled else layer
+        return caches.setdefault(number, {}), policies[number]
 
     for event in range(trace.num_tokens * layers):
         t, layer = divmod(event, layers)
-        if layer == 0 and t and reset == "sequence" and trace.sequence_ids[t] != trace.sequence_ids[t - 1]:
-            caches, last_use, uses, busy = {}, {}, {}, 0.0
-        cache = caches.setdefault(layer if scope == "layer" else 0, {})
-        wanted = [(layer, int(e)) for e in trace.expert_ids[t, layer] if e >= 0]
-        for block in wanted:
+        starts = t == 0 or trace.sequence_ids[t] != trace.sequence_ids[t - 1]
+        if layer == 0 and t and starts and reset == "never":
+            for each in policies.values():
+                each.open_sequence()
+        elif layer == 0 and starts:
+            size = layers if pooled else 1
+            number = range(1 if pooled else layers)
+            policies = {place: make(policy, size * EXPERTS, min(capacity, size * EXPERTS), size) for place in number}
+            caches, busy = {}, 0.0
+        cache, rules = of(layer)
+        rules.open_event(layer if pooled else 0)
+        wanted = [
+            (EXPERTS * layer * pooled + int(e), slot) for slot, e in enumerate(trace.expert_ids[t, layer]) if e >= 0
+        ]
+        for block, slot in wanted:
             held = cache.get(block)
             if held is None:
                 counts[layer, 2] += 1
@@ -63,36 +75,31 @@ def slowly(trace, guesses, capacity, *, budget, lookahead, transfer_events, poli
                 counts[layer, 1 if held["ahead"] and held["arrives"] > event else 0] += 1
                 counts[layer, 4] += held["ahead"]
                 held["ahead"] = False
-            order += 1
-            last_use[block], uses[block] = order, uses.get(block, 0) + 1
-        for block in [block for block in wanted if block not in cache]:
-            if capacity == 0:
-                continue
-            order += 1
-            cache[block] = {"since": order, "ahead": False}
-            if len(cache) > capacity:
-                spare = [b for b in cache if b not in wanted] or list(cache)
-                del cache[min(spare, key=lambda b: key(cache, b))]
+            rules.touch(block, 0.0 if trace.expert_weights is None else float(trace.expert_weights[t, layer, slot]))
+        wanted = [block for block, _ in wanted]
+        cache.update({block: {"ahead": False} for block in wanted if block not in cache})
+        while len(cache) > capacity:
+            del cache[rules.evict(set(wanted) if set(cache) - set(wanted) else set())]
         row, target = divmod(event + lookahead, layers)
         if row >= trace.num_tokens or trace.sequence_ids[row] != trace.sequence_ids[t]:
             continue
-        cache = caches.setdefault(target if scope == "layer" else 0, {})
-        expected = [(target, int(e)) for e in guesses[row, target] if e >= 0]
+        if not pooled and target != layer:
+            wanted = []
+        cache, rules = of(target)
+        expected = [EXPERTS * target * pooled + int(e) for e in guesses[row, target] if e >= 0]
         made = 0
         for block in expected:
             if made == budget:
                 break
-            if block in cache or capacity == 0:
+            if block in cache:
                 continue
-            if len(cache) == capacity:
-                spare = [b for b in cache if b not in expected and b not in wanted]
-                if not spare:
-                    break
-                del cache[min(spare, key=lambda b: key(cache, b))]
-            order += 1
+            if len(cache) >= capacity and not set(cache) - set(expected) - set(wanted):
+                break
+            rules.fetch(block)
             busy = max(busy, event) + transfer_events
-            cache[block] = {"since": order, "ahead": True, "arrives": busy}
-            last_use[block] = order
+            cache[block] = {"ahead": True, "arrives": busy}
+            if len(cache) > capacity:
+                del cache[rules.evict(set(expected) | set(wanted))]
             counts[target, 3] += 1
             made += 1
     return counts
@@ -108,22 +115,23 @@ def slowly(trace, guesses, capacity, *, budget, lookahead, transfer_events, poli
     transfer=st.sampled_from([0.0, 0.25, 0.5, 1.5]),
     options=OPTIONS,
 )
-def test_counts_equal_those_of_slow_caches(trace, name, capacity, budget, lookahead, transfer, options):
-    settings_ = {"budget": budget, "lookahead": lookahead, "transfer_events": transfer} | options
+@pytest.mark.parametrize("policy", ONLINE)
+def test_counts_equal_those_of_slow_caches(
+    slow_policy, policy, trace, name, capacity, budget, lookahead, transfer, options
+):
+    settings_ = {"budget": budget, "lookahead": lookahead, "transfer_events": transfer, "policy": policy} | options
     report = simulate_prefetch(trace, name, capacity, **settings_)
-    expected = slowly(trace, predict(trace, name, lookahead=lookahead), capacity, **settings_)
+    expected = slowly(trace, predict(trace, name, lookahead=lookahead), capacity, slow_policy, **settings_)
     columns = ("hits", "late", "misses", "fetched", "useful")
     found = np.stack([getattr(report, f"{column}_per_layer") for column in columns], axis=1)
     assert found.tolist() == expected.tolist()
 
 
 @patient
-@given(
-    traces(), st.sampled_from(sorted(PREDICTORS)), st.integers(1, 9), OPTIONS.filter(lambda o: o["policy"] in POLICIES)
-)
-def test_a_budget_of_nothing_is_plain_replay(trace, name, capacity, options):
-    report = simulate_prefetch(trace, name, capacity, budget=0, **options)
-    plain = simulate(trace, options["policy"], capacity, scope=options["scope"], reset=options["reset"])
+@given(traces(), st.sampled_from(sorted(PREDICTORS)), st.integers(1, 9), st.sampled_from(ONLINE), OPTIONS)
+def test_a_budget_of_nothing_is_plain_replay(trace, name, capacity, policy, options):
+    report = simulate_prefetch(trace, name, capacity, budget=0, policy=policy, **options)
+    plain = simulate(trace, policy, capacity, **options)
     assert report.hits_per_layer.tolist() == plain.hits_per_layer.tolist()
     assert report.misses_per_layer.tolist() == plain.misses_per_layer.tolist()
     assert report.plain_misses_per_layer.tolist() == plain.misses_per_layer.tolist()
@@ -163,10 +171,17 @@ def test_an_oracle_one_layer_ahead_never_misses_more_in_a_pool(trace, capacity, 
 
 
 @patient
-@given(traces(), st.sampled_from(sorted(PREDICTORS)), st.integers(1, 9), st.integers(0, 4), OPTIONS)
-def test_lookups_and_fetches_add_up(trace, name, capacity, budget, options):
+@given(
+    traces(),
+    st.sampled_from(sorted(PREDICTORS)),
+    st.integers(1, 9),
+    st.integers(0, 4),
+    st.sampled_from(ONLINE),
+    OPTIONS,
+)
+def test_lookups_and_fetches_add_up(trace, name, capacity, budget, policy, options):
     sizes = np.arange(1, trace.num_layers + 1)
-    report = simulate_prefetch(trace, name, capacity, budget=budget, expert_bytes=sizes, **options)
+    report = simulate_prefetch(trace, name, capacity, budget=budget, policy=policy, expert_bytes=sizes, **options)
     assert report.lookups == np.count_nonzero(trace.expert_ids >= 0)
     assert 0 <= report.useful <= report.fetched == report.useful + report.wasted
     assert report.loaded_bytes == (sizes * (report.misses_per_layer + report.fetched_per_layer)).sum()
@@ -208,14 +223,20 @@ def test_a_split_of_slots_and_predictions_of_ones_own_are_taken():
         ({"predictor": "oracles"}, "did you mean 'oracle'"),
         ({"predictor": np.zeros((1, 1, 1))}, "prefetch.predictor must be whole numbers shaped"),
         ({"predictor": np.full((2, 1, 1), 9)}, "expert ids from 0 to 1"),
-        ({"capacity": -1}, "cache.capacity must be a whole number of slots >= 0, got -1"),
-        ({"capacity": [1, 2]}, "one for each of the 1 layers"),
-        ({"capacity": [1], "scope": "model"}, "one number"),
+        ({"capacity": -1}, r"cache.capacity must be a whole number of slots >= 0 or a share in \(0, 1\], got -1"),
+        ({"capacity": [1, 2]}, "as long as the trace has layers, 1, where it is a split"),
+        ({"capacity": 1.5}, "cache.capacity must be a whole number of slots"),
+        ({"capacity": [1], "scope": "model"}, "cache.capacity must be one number unless the scope is layer"),
         ({"budget": -1}, "prefetch.budget must be a whole number >= 0"),
         ({"budget": True}, "prefetch.budget"),
         ({"lookahead": 0}, "prefetch.lookahead must be a whole number >= 1"),
         ({"transfer_events": -1.0}, "prefetch.transfer_events"),
-        ({"policy": "belady"}, "cache.policy must be one of fifo, lfu, lru"),
+        ({"policy": "belady"}, "cache.policy must be an online policy, .* knows what will be asked for"),
+        ({"policy": "belady-bypass"}, "cache.policy must be an online policy, .* knows what will be asked for"),
+        ({"policy": "static"}, "cache.policy must be an online policy, .* what a profile chose"),
+        ({"policy": "lrru"}, "did you mean 'lru'"),
+        ({"policy": "score-ema"}, "cache.policy must be one that needs no weights for this trace"),
+        ({"policy": "slru", "options": {"protected": 2}}, "cache.options.protected"),
         ({"scope": "all"}, "cache.scope"),
         ({"reset": "always"}, "cache.reset"),
         ({"expert_bytes": 0}, "cache.expert_bytes must be whole bytes >= 1"),
@@ -238,7 +259,8 @@ def test_a_report_is_json_and_says_how_it_was_counted():
         told["description"]
         == report.describe()
         == (
-            "oracle prefetch, 1 ahead, at most 1 an event, LRU, capacity 2 a layer, top-1 accesses, atomic, "
+            "oracle prefetch, 1 ahead, at most 1 an event, LRU, capacity 2 (every expert fits) a layer, "
+            "top-1 accesses, atomic, "
             "cold at each sequence, each fetch takes 0.5 events on one link"
         )
     )

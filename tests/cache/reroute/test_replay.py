@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import default_rng
 
-from stickymoe.cache.prefetch import simulate_prefetch
+from stickymoe.cache import simulate
+from stickymoe.cache.intervention import online_policies
 from stickymoe.cache.reroute import RULES, simulate_rerouting
 from stickymoe.traces import RoutingTrace
 
@@ -22,9 +23,10 @@ STRENGTHS = {
     "drop-missing": [0.0, 0.4, 1.0],
     "drop-all": [0.0, 0.4, 1.0],
 }
+ONLINE = sorted(online_policies())
 OPTIONS = st.fixed_dictionaries(
     {
-        "policy": st.sampled_from(["lru", "fifo", "lfu"]),
+        "policy": st.sampled_from(ONLINE),
         "scope": st.sampled_from(["layer", "model"]),
         "reset": st.sampled_from(["sequence", "never"]),
     }
@@ -47,22 +49,32 @@ def weighted(seed: int, tokens: int, layers: int, slots: int, *, coarse: bool = 
     return RoutingTrace(shuffled, np.sort(rng.integers(0, 3, tokens)), EXPERTS, expert_weights=weights)
 
 
-def slowly(trace, rule, strength, capacity, *, keep, served, policy, scope, reset):
+def slowly(trace, rule, strength, capacity, make, *, keep, served, policy, scope, reset):
     """Hits, misses, changed, dropped per layer, and gate mass before and after."""
-    counts = np.zeros((trace.num_layers, 4), dtype=int)
-    mass = np.zeros((trace.num_layers, 2))
-    caches, last_use, uses, since, order = {}, {}, {}, {}, 0
-    ranges: dict[int, list[float]] = {layer: [] for layer in range(trace.num_layers)}
+    layers, pooled = trace.num_layers, scope == "model"
+    counts = np.zeros((layers, 4), dtype=int)
+    mass = np.zeros((layers, 2))
+    caches: dict[int, set] = {}
+    policies: dict = {}
+    ranges: dict[int, list[float]] = {layer: [] for layer in range(layers)}
     for t in range(trace.num_tokens):
-        if t and reset == "sequence" and trace.sequence_ids[t] != trace.sequence_ids[t - 1]:
-            caches, last_use, uses, since = {}, {}, {}, {}
-        for layer in range(trace.num_layers):
-            cache = caches.setdefault(layer if scope == "layer" else 0, set())
+        starts = t == 0 or trace.sequence_ids[t] != trace.sequence_ids[t - 1]
+        if t and starts and reset == "never":
+            for each in policies.values():
+                each.open_sequence()
+        elif starts:
+            size, numbers = (layers, range(1)) if pooled else (1, range(layers))
+            policies = {place: make(policy, size * EXPERTS, min(capacity, size * EXPERTS), size) for place in numbers}
+            caches = {}
+        for layer in range(layers):
+            cache = caches.setdefault(0 if pooled else layer, set())
+            rules = policies[0 if pooled else layer]
+            rules.open_event(layer if pooled else 0)
             slots = [i for i, e in enumerate(trace.expert_ids[t, layer]) if e >= 0]
             if not slots:
                 continue
             weight = {i: float(trace.expert_weights[t, layer, i]) for i in slots}
-            block = {i: (layer, int(trace.expert_ids[t, layer, i])) for i in slots}
+            block = {i: EXPERTS * layer * pooled + int(trace.expert_ids[t, layer, i]) for i in slots}
             ranked = sorted(slots, key=lambda i: (-weight[i], i))
             own, kept, rest = ranked[:served], ranked[: min(keep, served)], ranked[min(keep, served) :]
             logit = {i: math.log(max(weight[i], 1e-38)) for i in slots}
@@ -88,18 +100,12 @@ def slowly(trace, rule, strength, capacity, *, keep, served, policy, scope, rese
             asked = [block[i] for i in slots if i in chosen]
             missing = [b for b in asked if b not in cache]
             counts[layer, :2] += len(asked) - len(missing), len(missing)
-            for b in asked:
-                order += 1
-                last_use[b], uses[b] = order, uses.get(b, 0) + 1
-            for b in missing:
-                if capacity == 0:
-                    continue
-                order += 1
-                cache.add(b)
-                since[b] = order
-                if len(cache) > capacity:
-                    first = {"lru": last_use, "fifo": since, "lfu": uses}[policy]
-                    cache.remove(min(cache - set(asked) or cache, key=lambda b: (first[b], last_use[b])))
+            for i in slots:
+                if i in chosen:
+                    rules.touch(block[i], weight[i])
+            cache |= set(missing)
+            while len(cache) > capacity:
+                cache.remove(rules.evict(set(asked) if cache - set(asked) else set()))
     return counts, mass
 
 
@@ -112,13 +118,13 @@ def slowly(trace, rule, strength, capacity, *, keep, served, policy, scope, rese
     data=st.data(),
     options=OPTIONS,
 )
-def test_counts_and_mass_equal_those_of_rules_written_down(rule, sizes, shape, capacity, data, options):
+def test_counts_and_mass_equal_those_of_rules_written_down(slow_policy, rule, sizes, shape, capacity, data, options):
     trace = weighted(*sizes, EXPERTS, **shape)
     strength = data.draw(st.sampled_from(STRENGTHS[rule]))
     served = data.draw(st.integers(1, EXPERTS))
     keep = data.draw(st.integers(1, served))
     report = simulate_rerouting(trace, rule, strength, capacity, keep=keep, served=served, **options)
-    counts, mass = slowly(trace, rule, strength, capacity, keep=keep, served=served, **options)
+    counts, mass = slowly(trace, rule, strength, capacity, slow_policy, keep=keep, served=served, **options)
     columns = ("hits", "misses", "changed", "dropped")
     found = np.stack([getattr(report, f"{column}_per_layer") for column in columns], axis=1)
     assert found.tolist() == counts.tolist()
@@ -138,7 +144,7 @@ def test_a_rule_of_no_strength_is_plain_replay(seed, capacity, rule, options):
     assert report.misses_per_layer.tolist() == report.plain_misses_per_layer.tolist()
     assert (report.changed_share, report.dropped_share, report.mass_lost, report.misses_saved) == (0, 0, 0, 0)
     if rule.startswith("drop"):  # all slots are served, so the trace itself is replayed
-        plain = simulate_prefetch(trace, "oracle", capacity, budget=0, **options)
+        plain = simulate(trace, options["policy"], capacity, scope=options["scope"], reset=options["reset"])
         assert report.misses_per_layer.tolist() == plain.misses_per_layer.tolist()
 
 

@@ -77,7 +77,9 @@ def test_weights_of_nothing_but_zeros_are_refused():
         ({"keep": 3}, "reroute.keep"),
         ({"served": 7}, "reroute.served must be a whole number from 1 to 6, got 7"),
         ({"capacity": -1}, "cache.capacity"),
-        ({"policy": "arc"}, "cache.policy"),
+        ({"policy": "belady"}, "cache.policy must be an online policy, .* knows what will be asked for"),
+        ({"policy": "static"}, "cache.policy must be an online policy, .* what a profile chose"),
+        ({"policy": "arcs"}, "did you mean 'arc'"),
     ],
 )
 def test_a_setting_that_breaks_its_rule_is_named(broken, words):

@@ -1,7 +1,9 @@
 """ARC: blocks used once and blocks used again compete for the slots; a miss on one that left lately shifts the border.
 
 Source: Megiddo and Modha, FAST 2003. Of an event's several misses all are touched before the first victim is chosen;
-where the paper asks what the missed block was, the latest miss answers.
+where the paper asks what the missed block was, the latest miss answers. A block fetched ahead stands where its miss
+would have put it; the border moves at its first use. While its victim is chosen, those of the running event that were
+used once do not count: they may not leave.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ from stickymoe.core.compiled import inlined
 # The four queues: used once, used again, and those that left each of them lately.
 ONCE, AGAIN, LEFT_ONCE, LEFT_AGAIN = 0, 1, 2, 3
 NOWHERE = -1
+USED = -1
 
 
 class ARC(NamedTuple):
     """Where each block is, how many are in each queue, and the border.
 
     `target`: the size that ONCE should have; `latest`: where the latest miss came from; `remember`: whether the next to
-    leave is kept in mind.
+    leave is kept in mind; `ahead`: 1 + where a block came from that was fetched ahead and not used yet, else USED.
     """
 
     queues: Queues
@@ -32,6 +35,7 @@ class ARC(NamedTuple):
     target: np.ndarray
     latest: np.ndarray
     remember: np.ndarray
+    ahead: np.ndarray
     blocks: int
     slots: int
 
@@ -40,7 +44,8 @@ def new(blocks: int, slots: int) -> ARC:
     """Return the state for blocks 0 to `blocks` - 1 and a pool of `slots`."""
     where = np.full(blocks, NOWHERE, dtype=np.int64)
     sizes, latest, remember = np.zeros(4, np.int64), np.full(1, NOWHERE), np.ones(1, np.int64)
-    return ARC(new_queues(blocks, 4), where, sizes, np.zeros(1), latest, remember, blocks, slots)
+    ahead = np.full(blocks, USED, dtype=np.int64)
+    return ARC(new_queues(blocks, 4), where, sizes, np.zeros(1), latest, remember, ahead, blocks, slots)
 
 
 def clear(state: ARC) -> None:
@@ -51,18 +56,28 @@ def clear(state: ARC) -> None:
     state.target[0] = 0
     state.latest[0] = NOWHERE
     state.remember[0] = 1
+    state.ahead[:] = USED
 
 
 def touch(state: ARC, block: int, weight: float) -> None:
     """Let a new block join those used once, any other those used again; one that left lately moves the border."""
     origin = state.queue[block]
-    once, again = state.sizes[LEFT_ONCE], state.sizes[LEFT_AGAIN]
-    if origin == LEFT_ONCE:
-        state.target[0] = min(state.target[0] + max(again / once, 1.0), float(state.slots))
-    elif origin == LEFT_AGAIN:
-        state.target[0] = max(state.target[0] - max(once / again, 1.0), 0.0)
+    if state.ahead[block] != USED:
+        _shift_border(state, state.ahead[block] - 1)
+        state.ahead[block] = USED
+        _move(state, block, origin)
+        return
+    _shift_border(state, origin)
     if origin != ONCE and origin != AGAIN:
         state.latest[0] = origin
+    _move(state, block, ONCE if origin == NOWHERE else AGAIN)
+
+
+def fetch(state: ARC, block: int) -> None:
+    """Let `block` join those used once, or those used again if it left lately."""
+    origin = state.queue[block]
+    state.ahead[block] = origin + 1
+    state.latest[0] = origin
     _move(state, block, ONCE if origin == NOWHERE else AGAIN)
 
 
@@ -96,6 +111,16 @@ def forget(state: ARC, block: int) -> None:
     where = LEFT_ONCE if state.queue[block] == ONCE else LEFT_AGAIN
     _move(state, block, where if state.remember[0] else NOWHERE)
     state.remember[0] = 1
+    state.ahead[block] = USED
+
+
+@inlined
+def _shift_border(state: ARC, origin: int) -> None:
+    once, again = max(state.sizes[LEFT_ONCE], 1), max(state.sizes[LEFT_AGAIN], 1)
+    if origin == LEFT_ONCE:
+        state.target[0] = min(state.target[0] + max(state.sizes[LEFT_AGAIN] / once, 1.0), float(state.slots))
+    elif origin == LEFT_AGAIN:
+        state.target[0] = max(state.target[0] - max(state.sizes[LEFT_ONCE] / again, 1.0), 0.0)
 
 
 @inlined
@@ -109,4 +134,4 @@ def _move(state: ARC, block: int, queue: int) -> None:
         join(state.queues, state.blocks + queue, block)
 
 
-binds(ARC, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(ARC, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

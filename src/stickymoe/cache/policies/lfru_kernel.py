@@ -37,6 +37,11 @@ def touch(state: LFRU, block: int, weight: float) -> None:
     rank(state.ranking, block, state.uses[block])
 
 
+def fetch(state: LFRU, block: int) -> None:
+    """Hold `block` with the uses it has; its age counts from now."""
+    rank(state.ranking, block, state.uses[block])
+
+
 def victim(state: LFRU, pinned: np.ndarray) -> int:
     """Choose the smallest uses / age; among equals, the oldest last use."""
     ranking = state.ranking
@@ -57,4 +62,4 @@ def forget(state: LFRU, block: int) -> None:
     drop(state.ranking, block)
 
 
-binds(LFRU, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(LFRU, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

@@ -45,6 +45,11 @@ def touch(state: AgedLFU, block: int, weight: float) -> None:
     rank(state.ranking, block, whole(state.faded[block]))
 
 
+def fetch(state: AgedLFU, block: int) -> None:
+    """Hold `block` with the count it has."""
+    rank(state.ranking, block, whole(state.faded[block]))
+
+
 def victim(state: AgedLFU, pinned: np.ndarray) -> int:
     """Choose the smallest decayed count; among equals, the oldest last use."""
     return lowest(state.ranking, pinned)
@@ -55,4 +60,4 @@ def forget(state: AgedLFU, block: int) -> None:
     drop(state.ranking, block)
 
 
-binds(AgedLFU, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(AgedLFU, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

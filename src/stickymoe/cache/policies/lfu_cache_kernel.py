@@ -32,6 +32,11 @@ def touch(state: CachedLFU, block: int, weight: float) -> None:
     rank(state.ranking, block, 1 if place < 0 else state.ranking.priority[place] + 1)
 
 
+def fetch(state: CachedLFU, block: int) -> None:
+    """Hold `block` without a use."""
+    rank(state.ranking, block, 0)
+
+
 def victim(state: CachedLFU, pinned: np.ndarray) -> int:
     """Choose the fewest uses; among equals, the oldest last use."""
     return lowest(state.ranking, pinned)
@@ -42,4 +47,4 @@ def forget(state: CachedLFU, block: int) -> None:
     drop(state.ranking, block)
 
 
-binds(CachedLFU, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(CachedLFU, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

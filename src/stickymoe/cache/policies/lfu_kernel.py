@@ -34,6 +34,11 @@ def touch(state: LFU, block: int, weight: float) -> None:
     rank(state.ranking, block, state.uses[block])
 
 
+def fetch(state: LFU, block: int) -> None:
+    """Hold `block` with the uses it has."""
+    rank(state.ranking, block, state.uses[block])
+
+
 def victim(state: LFU, pinned: np.ndarray) -> int:
     """Choose the fewest uses; among equals, the oldest last use."""
     return lowest(state.ranking, pinned)
@@ -44,4 +49,4 @@ def forget(state: LFU, block: int) -> None:
     drop(state.ranking, block)
 
 
-binds(LFU, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(LFU, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

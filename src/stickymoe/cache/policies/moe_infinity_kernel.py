@@ -70,6 +70,11 @@ def touch(state: MoEInfinity, block: int, weight: float) -> None:
     rank(state.ranking, block, 0)
 
 
+def fetch(state: MoEInfinity, block: int) -> None:
+    """Hold `block` with the uses it has."""
+    rank(state.ranking, block, 0)
+
+
 def victim(state: MoEInfinity, pinned: np.ndarray) -> int:
     """Choose the smallest priority; among equals, the oldest last use."""
     ranking = state.ranking
@@ -101,6 +106,7 @@ binds(
     open_sequence=open_sequence,
     open_event=open_event,
     touch=touch,
+    fetch=fetch,
     victim=victim,
     forget=forget,
 )

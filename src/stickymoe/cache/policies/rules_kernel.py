@@ -1,8 +1,8 @@
 """The rules a policy is made of, by name: replay and the policy object call these, numba picks the policy's own.
 
 A policy is a NamedTuple of arrays, its state, and one compiled function a rule, bound to the state's class by `binds`.
-Blocks are the numbers 0 to size - 1. A block is held from its first `touch` to `forget`; whether it has a slot already
-is the caller's business, who pins those that may not leave.
+Blocks are the numbers 0 to size - 1. A block is held from its first `touch`, or the `fetch` before it, to `forget`;
+whether it has a slot already is the caller's business, who pins those that may not leave.
 """
 
 from __future__ import annotations
@@ -37,6 +37,11 @@ def touch(state: Any, block: int, weight: float) -> None:
     raise NotImplementedError
 
 
+def fetch(state: Any, block: int) -> None:
+    """Hold `block`, not held so far, ahead of its use: as the latest, but it was not used yet."""
+    raise NotImplementedError
+
+
 def victim(state: Any, pinned: Any) -> int:
     """Choose a held block that is not pinned, or -1 if there is none."""
     raise NotImplementedError
@@ -47,7 +52,7 @@ def forget(state: Any, block: int) -> None:
     raise NotImplementedError
 
 
-RULES = (clear, open_sequence, open_event, touch, victim, forget)
+RULES = (clear, open_sequence, open_event, touch, fetch, victim, forget)
 
 
 def no_sequences(state: Any) -> None:
@@ -56,6 +61,11 @@ def no_sequences(state: Any) -> None:
 
 def no_events(state: Any, layer: int) -> None:
     """Take no note of events."""
+
+
+def as_touch(state: Any, block: int) -> None:
+    """Hold `block` as its first use does; for policies that do not count uses."""
+    touch(state, block, 0.0)
 
 
 def binds(
@@ -67,6 +77,7 @@ def binds(
     forget: Callable[..., Any],
     open_sequence: Callable[..., Any] = no_sequences,
     open_event: Callable[..., Any] = no_events,
+    fetch: Callable[..., Any] = as_touch,
 ) -> None:
     """Make these functions the rules of states of class `kind`. Their parameters are named as above."""
 
@@ -80,8 +91,9 @@ def binds(
     bind[1](lambda state: chosen(open_sequence, state))
     bind[2](lambda state, layer: chosen(open_event, state))
     bind[3](lambda state, block, weight: chosen(touch, state))
-    bind[4](lambda state, pinned: chosen(victim, state))
-    bind[5](lambda state, block: chosen(forget, state))
+    bind[4](lambda state, block: chosen(fetch, state))
+    bind[5](lambda state, pinned: chosen(victim, state))
+    bind[6](lambda state, block: chosen(forget, state))
 
 
 # What a Python object calls, one step at a time.
@@ -109,6 +121,12 @@ def open_event_one(state: Any, layer: int) -> None:
 def touch_one(state: Any, block: int, weight: float) -> None:
     """Run `touch` of the state's policy."""
     touch(state, block, weight)
+
+
+@compiled
+def fetch_one(state: Any, block: int) -> None:
+    """Run `fetch` of the state's policy."""
+    fetch(state, block)
 
 
 @compiled

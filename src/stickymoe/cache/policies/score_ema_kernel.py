@@ -53,6 +53,11 @@ def touch(state: ScoreEMA, block: int, weight: float) -> None:
     rank(state.ranking, block, whole(state.faded[block]))
 
 
+def fetch(state: ScoreEMA, block: int) -> None:
+    """Hold `block` with the mean it has."""
+    rank(state.ranking, block, whole(state.faded[block]))
+
+
 def victim(state: ScoreEMA, pinned: np.ndarray) -> int:
     """Choose the smallest mean; among equals, the oldest last use."""
     return lowest(state.ranking, pinned)
@@ -63,4 +68,4 @@ def forget(state: ScoreEMA, block: int) -> None:
     drop(state.ranking, block)
 
 
-binds(ScoreEMA, clear=clear, open_event=open_event, touch=touch, victim=victim, forget=forget)
+binds(ScoreEMA, clear=clear, open_event=open_event, touch=touch, fetch=fetch, victim=victim, forget=forget)

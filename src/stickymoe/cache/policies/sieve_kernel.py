@@ -12,6 +12,9 @@ import numpy as np
 from stickymoe.cache.policies.queue_kernel import Queues, clear_queues, join, leave, new_queues
 from stickymoe.cache.policies.rules_kernel import binds
 
+# What `visited` says of a block.
+UNVISITED, VISITED, AHEAD = 0, 1, 2
+
 
 class Sieve(NamedTuple):
     """Blocks in the order of admission, who was used since the hand passed, and where the hand is (`end`: nowhere)."""
@@ -35,12 +38,18 @@ def clear(state: Sieve) -> None:
 
 
 def touch(state: Sieve, block: int, weight: float) -> None:
-    """Let a new block join unvisited; mark a held one."""
+    """Let a new block join unvisited; mark a held one, but for the first use of one fetched ahead."""
     if state.queue.newer[block] < 0:
         join(state.queue, state.end, block)
-        state.visited[block] = 0
+        state.visited[block] = UNVISITED
     else:
-        state.visited[block] = 1
+        state.visited[block] = UNVISITED if state.visited[block] == AHEAD else VISITED
+
+
+def fetch(state: Sieve, block: int) -> None:
+    """Let `block` join, its first use to come."""
+    join(state.queue, state.end, block)
+    state.visited[block] = AHEAD
 
 
 def victim(state: Sieve, pinned: np.ndarray) -> int:
@@ -54,8 +63,8 @@ def victim(state: Sieve, pinned: np.ndarray) -> int:
             rounds += 1
         elif pinned[block]:
             block = newer[block]
-        elif state.visited[block]:
-            state.visited[block] = 0
+        elif state.visited[block] == VISITED:
+            state.visited[block] = UNVISITED
             block = newer[block]
         else:
             after = newer[block]
@@ -73,4 +82,4 @@ def forget(state: Sieve, block: int) -> None:
     leave(state.queue, block)
 
 
-binds(Sieve, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(Sieve, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

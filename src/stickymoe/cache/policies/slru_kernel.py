@@ -12,6 +12,9 @@ import numpy as np
 from stickymoe.cache.policies.queue_kernel import Queues, clear_queues, join, leave, new_queues, oldest
 from stickymoe.cache.policies.rules_kernel import binds
 
+# What `protected` says of a block: on probation, protected, or on probation and its first use to come.
+PROBATION, PROTECTED, AHEAD = 0, 1, 2
+
 
 class SLRU(NamedTuple):
     """Two queues by last use, whose sentinels are `blocks` and `blocks` + 1; who is protected, and how many."""
@@ -42,16 +45,26 @@ def touch(state: SLRU, block: int, weight: float) -> None:
         join(state.queues, state.blocks, block)
         return
     leave(state.queues, block)
+    if state.protected[block] == AHEAD:
+        join(state.queues, state.blocks, block)
+        state.protected[block] = PROBATION
+        return
     join(state.queues, state.blocks + 1, block)
-    if not state.protected[block]:
-        state.protected[block] = 1
+    if state.protected[block] == PROBATION:
+        state.protected[block] = PROTECTED
         state.number[0] += 1
         if state.number[0] > state.limit:
             back = state.queues.newer[state.blocks + 1]
             leave(state.queues, back)
             join(state.queues, state.blocks, back)
-            state.protected[back] = 0
+            state.protected[back] = PROBATION
             state.number[0] -= 1
+
+
+def fetch(state: SLRU, block: int) -> None:
+    """Put `block` on probation, its first use to come."""
+    join(state.queues, state.blocks, block)
+    state.protected[block] = AHEAD
 
 
 def victim(state: SLRU, pinned: np.ndarray) -> int:
@@ -63,8 +76,8 @@ def victim(state: SLRU, pinned: np.ndarray) -> int:
 def forget(state: SLRU, block: int) -> None:
     """Take `block` out."""
     leave(state.queues, block)
-    state.number[0] -= state.protected[block]
-    state.protected[block] = 0
+    state.number[0] -= state.protected[block] == PROTECTED
+    state.protected[block] = PROBATION
 
 
-binds(SLRU, clear=clear, touch=touch, victim=victim, forget=forget)
+binds(SLRU, clear=clear, touch=touch, fetch=fetch, victim=victim, forget=forget)

@@ -8,6 +8,7 @@ from jaxtyping import Int
 from stickymoe.cache.prefetch import predictor_kernel
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least, require_one_of
+from stickymoe.metrics.rows import sequence_firsts
 from stickymoe.traces import RoutingTrace
 
 Predictions = Int[np.ndarray, "tokens layers width"]
@@ -60,7 +61,7 @@ def _previous_token(trace: RoutingTrace, lookahead: int, width: int) -> np.ndarr
     back = _tokens_back(trace, lookahead)
     found = np.full((*trace.expert_ids.shape[:2], min(width, trace.top_k)), -1, dtype=np.int32)
     rows = np.arange(trace.num_tokens)
-    known = np.flatnonzero(rows - back >= first_rows(trace))
+    known = np.flatnonzero(rows - back >= sequence_firsts(trace))
     found[known] = trace.expert_ids[known - back, :, :width]
     return found
 
@@ -83,7 +84,7 @@ def _frequency(trace: RoutingTrace, lookahead: int, width: int) -> np.ndarray:
 def _learned(trace: RoutingTrace, lookahead: int, offset: int, width: int) -> np.ndarray:
     """Predict each event from the one `offset` events before it."""
     experts, layers = _learnable(trace), trace.num_layers
-    ids, first, delay = _by_layer(trace), first_rows(trace), _tokens_back(trace, lookahead)
+    ids, first, delay = _by_layer(trace), sequence_firsts(trace), _tokens_back(trace, lookahead)
     found = []
     for layer in range(layers):
         source = (layer - offset) % layers
@@ -99,12 +100,6 @@ def _tokens_back(trace: RoutingTrace, lookahead: int) -> int:
 
 def _by_layer(trace: RoutingTrace) -> np.ndarray:
     return np.ascontiguousarray(trace.expert_ids.transpose(1, 0, 2), dtype=np.int32)
-
-
-def first_rows(trace: RoutingTrace) -> Int[np.ndarray, " tokens"]:
-    """Return for each token the first row of its sequence."""
-    starts = trace.sequence_starts()
-    return np.repeat(starts[:-1], np.diff(starts))
 
 
 def _learnable(trace: RoutingTrace) -> int:

@@ -1,14 +1,17 @@
 """Replay a trace with experts fetched ahead of their use."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.capacity import layout_of
-from stickymoe.cache.prefetch import prefetch_kernel
+from stickymoe.cache.intervention import Slots, intervention, replayed_pools
+from stickymoe.cache.order import order_of
 from stickymoe.cache.prefetch.predictors import predict
+from stickymoe.cache.prefetch.prefetch_kernel import FETCHED, KINDS, NOT_AHEAD, USEFUL, late_uses, replay_ahead
 from stickymoe.cache.prefetch.report import PrefetchReport
-from stickymoe.cache.scan import POLICIES, Capacity, ScanSettings, sequence_numbers
+from stickymoe.cache.replay_kernel import HITS, MISSES, SAME
+from stickymoe.cache.simulation import Simulation, replay_together
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
 from stickymoe.traces import RoutingTrace
@@ -17,7 +20,7 @@ from stickymoe.traces import RoutingTrace
 def simulate_prefetch(
     trace: RoutingTrace,
     predictor: str | np.ndarray,
-    capacity: Capacity,
+    capacity: Slots,
     *,
     budget: int,
     lookahead: int = 1,
@@ -26,6 +29,7 @@ def simulate_prefetch(
     policy: str = "lru",
     scope: str = "layer",
     reset: str = "sequence",
+    options: Mapping[str, float] | None = None,
     expert_bytes: Any = None,
 ) -> PrefetchReport:
     """Count what a cache with prefetch would have found on a trace.
@@ -40,15 +44,18 @@ def simulate_prefetch(
     Args:
         trace: The routing.
         predictor: A name of `PREDICTORS`, or the predictions of your own, ids as (tokens, layers, width), -1 for none.
-        capacity: Slots of a layer, or of the model if that is the scope; with scope `layer` also one number a layer.
+        capacity: Slots of a layer, or of the model if that is the scope, or a share of its experts; with scope `layer`
+            also one number a layer.
         budget: Most experts fetched ahead an event, >= 0. With 0 this is plain replay.
         lookahead: Events between the fetch and the use, >= 1: 1 is the layer before, `num_layers` the token before.
         width: Experts predicted an event; `top_k` if not given.
         transfer_events: Events that one fetch occupies the link for; an expert asked for before it has arrived is
             late. 0: fetches arrive in time. Loads on demand and waiting do not move this clock.
-        policy: `lru`, `fifo` or `lfu`.
+        policy: An online policy of `POLICIES`: not a bound, whose future fetches change, nor `static`, which holds the
+            same experts whatever is fetched.
         scope: `layer` or `model`; see `simulate`.
         reset: `sequence` or `never`; see `simulate`. No prefetch crosses the border of a sequence.
+        options: The policy's own settings.
         expert_bytes: Bytes of one expert, or of one of each layer; as the trace says if not given.
 
     Returns:
@@ -57,46 +64,81 @@ def simulate_prefetch(
     Raises:
         SettingError: A setting breaks its rule.
     """
-    settings = ScanSettings.checked(trace, capacity, policy, scope, reset)
-    for name, value, least in (("budget", budget, 0), ("lookahead", lookahead, 1)):
+    simulation = intervention(
+        trace, capacity, policy, scope=scope, reset=reset, options=options, expert_bytes=expert_bytes
+    )
+    for setting, value, least in (("budget", budget, 0), ("lookahead", lookahead, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise SettingError.broken(f"prefetch.{name}", f"a whole number >= {least}", value)
+            raise SettingError.broken(f"prefetch.{setting}", f"a whole number >= {least}", value)
     require_at_least("prefetch.transfer_events", transfer_events, 0.0)
-    sizes = layout_of(trace, expert_bytes).expert_bytes
     if isinstance(predictor, str):
         name, guesses = predictor, predict(trace, predictor, lookahead=lookahead, width=width)
     else:
         name, guesses = "given", _checked(trace, predictor)
-    ids, sequence = np.ascontiguousarray(trace.expert_ids, dtype=np.int32), sequence_numbers(trace)
-    fixed = (trace.num_experts, settings.capacities(trace), scope == "model", POLICIES[policy], reset == "sequence")
-    ahead = min(lookahead, trace.num_tokens * trace.num_layers)
-    runs = [
-        prefetch_kernel.replay_ahead(ids, sequence, guesses, *fixed, ahead, most, float(transfer_events))
-        for most in (min(budget, 2**31), 0)
-    ]
-    semantics = settings.told | {
+    ahead, most = min(lookahead, trace.num_tokens * trace.num_layers), min(budget, guesses.shape[2])
+    counts, late = _replay(simulation, trace, guesses, ahead, most, float(transfer_events))
+    replay_together([simulation], trace)
+    semantics = simulation.told() | {
         "predictor": name,
         "lookahead": lookahead,
         "budget": budget,
         "width": guesses.shape[2],
         "transfer_events": float(transfer_events),
-        "top_k": trace.top_k,
-        "accesses": "topk",
-        "replay": "atomic",
-        "prefill": "token",
-        "count": "assignments",
     }
-    counts, plain = runs
     return PrefetchReport(
-        hits_per_layer=counts[:, prefetch_kernel.HITS],
-        late_per_layer=counts[:, prefetch_kernel.LATE],
-        misses_per_layer=counts[:, prefetch_kernel.MISSES],
-        fetched_per_layer=counts[:, prefetch_kernel.FETCHED],
-        useful_per_layer=counts[:, prefetch_kernel.USEFUL],
-        plain_misses_per_layer=plain[:, prefetch_kernel.MISSES],
-        expert_bytes=sizes,
+        hits_per_layer=counts[HITS] - late,
+        late_per_layer=late,
+        misses_per_layer=counts[MISSES],
+        fetched_per_layer=counts[FETCHED],
+        useful_per_layer=counts[USEFUL],
+        plain_misses_per_layer=simulation.counts[MISSES].sum(axis=1),
+        expert_bytes=simulation.layout.expert_bytes,
         semantics=semantics,
     )
+
+
+def _replay(
+    simulation: Simulation, trace: RoutingTrace, guesses: np.ndarray, lookahead: int, budget: int, transfer: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the counts (kind, layer) of all pools, and the late lookups of each layer.
+
+    When a fetch arrives does not change what a pool holds, so that pools are replayed one after the other and the link
+    that they share afterwards.
+    """
+    heads = order_of(trace, simulation.settings).heads
+    sequence = np.cumsum(heads != SAME)
+    tokens, layers, slots = trace.expert_ids.shape
+    counts = np.zeros((KINDS, layers), dtype=np.int64)
+    fetches = np.zeros((tokens, layers), dtype=np.int32)
+    used = np.full((layers, tokens, slots) if transfer else (layers, 0, 0), NOT_AHEAD, dtype=np.int64)
+    for pool, requests in replayed_pools(simulation, trace):
+        told = counts[:, pool.layers].copy()
+        pool.drive(
+            replay_ahead,
+            requests,
+            _steps(pool.layers, layers, lookahead),
+            sequence,
+            np.ascontiguousarray(guesses[:, pool.layers]),
+            budget,
+            told,
+            fetches,
+            used[pool.layers],
+        )
+        counts[:, pool.layers] = told
+    if not transfer:
+        return counts, np.zeros(layers, dtype=np.int64)
+    return counts, late_uses(fetches, used, heads, guesses.shape[2], transfer)
+
+
+def _steps(pool: slice, layers: int, lookahead: int) -> np.ndarray:
+    """Return for each layer's turn in a token what the pool has to do with it; see `prefetch_kernel`."""
+    turn = np.arange(layers)
+    rows_ahead, wanted = np.divmod(turn + lookahead, layers)
+    asks, fetches_for = (
+        np.where((pool.start <= layer) & (layer < pool.stop), layer - pool.start, -1) for layer in (turn, wanted)
+    )
+    steps = np.stack([turn, asks, fetches_for, rows_ahead], axis=1)
+    return steps[(asks >= 0) | (fetches_for >= 0)]
 
 
 def _checked(trace: RoutingTrace, given: np.ndarray) -> np.ndarray:

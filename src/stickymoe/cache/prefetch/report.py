@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from stickymoe.cache.wording import place, start
+from stickymoe.cache.wording import capacity, start
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,8 @@ class PrefetchReport:
         told = self.semantics
         parts = [
             f"{told['predictor']} prefetch, {told['lookahead']} ahead, at most {told['budget']} an event",
-            f"{told['policy'].upper()}, capacity {told['capacity']} {place(told['scope'])}",
+            told["policy"].upper(),
+            capacity(told, self.hits_per_layer.size),
             f"top-{told['top_k']} accesses, atomic",
             start(told["reset"]),
         ]

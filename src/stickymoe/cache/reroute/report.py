@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from stickymoe.cache.wording import place, start
+from stickymoe.cache.wording import capacity, start
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,8 @@ class RerouteReport:
         parts = [
             f"{told['rule']} {told['strength']:g} ({told['meaning']})",
             f"top {told['keep']} always kept, {told['served']} of {told['slots']} recorded slots served",
-            f"{told['policy'].upper()}, capacity {told['capacity']} {place(told['scope'])}",
+            told["policy"].upper(),
+            capacity(told, self.hits_per_layer.size),
             "atomic",
             start(told["reset"]),
         ]

@@ -1,12 +1,16 @@
-"""Compiled: replay in which the cache has a say in which experts serve a token."""
+"""Compiled: replay of one pool that has a say in which experts serve a token."""
+
+from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.scan_kernel import admit, start_cold
-from stickymoe.core.compiled import compiled
+from stickymoe.cache.policies.rules_kernel import open_event
+from stickymoe.cache.replay_kernel import HITS, MISSES, Pool, Requests, begin, serve
+from stickymoe.core.compiled import borrowed, compiled
 
 NONE, MAX_RANK, CUMULATIVE, CACHE_PRIOR, DROP_MISSING, DROP_ALL = range(6)
-HITS, MISSES, CHANGED, DROPPED = range(4)
+# The first axis of the counts, after the HITS and MISSES of a replay.
+CHANGED, DROPPED, KINDS = 2, 3, 4
 
 
 @compiled
@@ -74,83 +78,62 @@ def choose(
 
 @compiled
 def replay_rerouted(
-    ids: np.ndarray,
-    weights: np.ndarray,
-    order: np.ndarray,
-    sequence: np.ndarray,
+    state: Any,
+    pool: Pool,
+    requests: Requests,
     experts: int,
-    capacities: np.ndarray,
-    pooled: bool,
-    policy: int,
-    cold: bool,
+    order: np.ndarray,
     rule: int,
     strength: float,
     keep: int,
     served: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Count per layer, (layers, columns), and sum the gate mass of the router's choice and of what served, (layers, 2).
+    counts: np.ndarray,
+    mass: np.ndarray,
+) -> None:
+    """Count (kind, layer), and sum the gate mass of the router's choice and of what served, (2, layer).
 
-    Event (token, layer): choose against the state at its start, look the chosen up, note their use, admit the missing
-    in the trace's slot order.
+    An event is a row at a layer: choose against the state at its start, look the chosen up, use them and admit the
+    missing in the trace's slot order. `order` holds the slots by weight, heaviest first, empty ones last.
     """
-    tokens, layers, slots = ids.shape
-    counts = np.zeros((layers, 4), np.int64)
-    mass = np.zeros((layers, 2), np.float64)
-    blocks = layers * experts
-    held = np.zeros((capacities.size, max(1, min(capacities.max(), blocks))), np.int64)
-    used = np.zeros(capacities.size, np.int64)
-    resident = np.zeros(blocks, np.bool_)
-    last_use = np.zeros(blocks, np.int64)
-    admitted = np.zeros(blocks, np.int64)
-    uses = np.zeros(blocks, np.int64)
-    spared = np.full(blocks, -2, np.int64)
-    chosen = np.zeros(slots, np.bool_)
-    cached = np.zeros(slots, np.bool_)
-    spread = np.zeros(layers, np.float64)
-    seen = np.zeros(layers, np.int64)
-    clock = 0
-    for t in range(tokens):
-        if cold and t > 0 and sequence[t] != sequence[t - 1]:
-            start_cold(used, resident, uses)
+    state, pool, requests = borrowed(state), borrowed(pool), borrowed(requests)
+    ids = requests.ids
+    layers, slots = ids.shape[1], ids.shape[2]
+    event, waiting, found = np.empty(slots, np.int64), np.empty(slots, np.int64), np.empty(slots, np.bool_)
+    gates, used = np.zeros(slots, np.float64), np.zeros(slots, np.float64)
+    chosen, cached = np.zeros(slots, np.bool_), np.zeros(slots, np.bool_)
+    spread, seen = np.zeros(layers, np.float64), np.zeros(layers, np.int64)
+    for row in range(ids.shape[0]):
+        begin(state, pool, requests.heads[row])
         for layer in range(layers):
-            event = t * layers + layer
-            cache = 0 if pooled else layer
+            open_event(state, layer)
             filled = 0
-            while filled < slots and ids[t, layer, filled] >= 0:
-                cached[filled] = resident[layer * experts + ids[t, layer, filled]]
+            while filled < slots and ids[row, layer, filled] >= 0:
+                cached[filled] = pool.resident[layer * experts + ids[row, layer, filled]]
+                gates[filled] = requests.weights[row, layer, filled]
                 filled += 1
             if filled == 0:
                 continue
-            ranks = order[t, layer, :filled]
+            ranks = order[row, layer, :filled]
             own = min(served, filled)
             if rule == CACHE_PRIOR:
-                high = np.log(max(weights[t, layer, ranks[0]], 1e-38))
-                low = np.log(max(weights[t, layer, ranks[filled - 1]], 1e-38))
+                high, low = np.log(max(gates[ranks[0]], 1e-38)), np.log(max(gates[ranks[filled - 1]], 1e-38))
                 seen[layer] += 1
                 spread[layer] += (high - low - spread[layer]) / seen[layer]
-            choose(rule, strength, keep, own, ranks, weights[t, layer], cached, spread[layer], chosen)
+            choose(rule, strength, keep, own, ranks, gates, cached, spread[layer], chosen)
             for rank in range(filled):
                 slot = ranks[rank]
                 if rank < own:
-                    mass[layer, 0] += weights[t, layer, slot]
+                    mass[0, layer] += gates[slot]
                     if not chosen[slot]:
-                        counts[layer, DROPPED if rule in (DROP_MISSING, DROP_ALL) else CHANGED] += 1
+                        counts[DROPPED if rule in (DROP_MISSING, DROP_ALL) else CHANGED, layer] += 1
                 if chosen[slot]:
-                    mass[layer, 1] += weights[t, layer, slot]
+                    mass[1, layer] += gates[slot]
+            asked = 0
             for slot in range(filled):
                 if chosen[slot]:
-                    block = layer * experts + ids[t, layer, slot]
-                    counts[layer, HITS if cached[slot] else MISSES] += 1
-                    clock += 1
-                    last_use[block] = clock
-                    uses[block] += 1
-                    spared[block] = event
-            for slot in range(filled):
-                block = layer * experts + ids[t, layer, slot]
-                if chosen[slot] and not cached[slot] and capacities[cache] > 0:
-                    clock += 1
-                    admit(
-                        block, held[cache], used, cache, capacities[cache], policy,
-                        resident, last_use, admitted, uses, spared, event, clock, True,
-                    )  # fmt: skip
-    return counts, mass
+                    event[asked] = layer * experts + ids[row, layer, slot]
+                    used[asked] = gates[slot]
+                    asked += 1
+            missing = serve(state, pool, event[:asked], used, waiting, found)
+            counts[MISSES, layer] += missing
+            counts[HITS, layer] += asked - missing
