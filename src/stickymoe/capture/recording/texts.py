@@ -1,0 +1,163 @@
+"""What is read to a model: a text file, JSON lines, or a corpus by name; documents one after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from stickymoe.core.errors import DataError
+from stickymoe.core.files import sha256_of
+from stickymoe.core.settings import require_one_of
+from stickymoe.data.load import find_source
+from stickymoe.data.places import cache_folder
+from stickymoe.data.progress import ProgressCallback, silent
+
+BLOCK_CHARACTERS = 2**20  # of a long text that are tokenised at once
+MOST_LINE_BYTES = 2**26
+_TEXT_KEYS = ("text", "content", "prompt")
+_CHAT_KEYS = ("messages", "conversations")
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TextDocument:
+    """One document.
+
+    Attributes:
+        name: What it is called in tables.
+        blocks: Its text, in pieces that are tokenised one by one; empty for a chat.
+        messages: The turns of a chat.
+    """
+
+    name: str
+    blocks: Iterator[str] = field(default_factory=lambda: iter(()))
+    messages: list[Message] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The documents of a file or corpus.
+
+    Attributes:
+        name: The file's or the corpus' name.
+        read: Yields the documents from the start; each must be taken before the next.
+        facts: Name, checksum and size, for provenance.
+    """
+
+    name: str
+    read: Callable[[], Iterator[TextDocument]]
+    facts: dict[str, Any]
+
+
+def find_texts(data: str | Path = "sotu", *, split: str = "test", progress: ProgressCallback = silent) -> Texts:
+    """Return the documents of `data`.
+
+    Args:
+        data: A `.jsonl` file, one document a line: an object with `text`, `content` or `prompt`, or a chat in
+            `messages`; any other file, one document of UTF-8 text; a folder of texts or a corpus by name, of which one
+            split is read.
+        split: Which one, for a folder or a corpus.
+        progress: Told what is under way.
+
+    Raises:
+        DataError: The file cannot be read, or holds no text.
+        SettingError: There is no such corpus or split.
+    """
+    path = Path(data)
+    if not path.is_file():
+        source = find_source(str(data), cache_folder(), progress)[0]
+        require_one_of("split", split, source.splits)
+        documents = source.splits[split]
+        facts: dict[str, Any] = {"name": source.name, "split": split, "text_sha256": source.fingerprint}
+        return Texts(
+            source.name,
+            lambda: (
+                TextDocument(document.name, chain.from_iterable(map(_cut, document.rows))) for document in documents
+            ),
+            facts,
+        )
+    try:
+        facts = {"name": path.name, "sha256": sha256_of(path), "bytes": path.stat().st_size}
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return Texts(path.name, lambda: _records(path), facts)
+    return Texts(path.name, lambda: iter([TextDocument(path.name, _blocks(path))]), facts)
+
+
+def _cut(text: str) -> Iterator[str]:
+    return (text[start : start + BLOCK_CHARACTERS] for start in range(0, len(text), BLOCK_CHARACTERS))
+
+
+def _blocks(path: Path) -> Iterator[str]:
+    """Yield a text in pieces that end in a line break where there is one."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rest = ""
+            while part := file.read(BLOCK_CHARACTERS):
+                whole, line_break, rest = (rest + part).rpartition("\n")
+                if line_break:
+                    yield whole + line_break
+                elif len(rest) >= BLOCK_CHARACTERS:
+                    yield rest
+                    rest = ""
+            if rest:
+                yield rest
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} must be UTF-8 text, but {error.reason}; convert the file to UTF-8") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _records(path: Path) -> Iterator[TextDocument]:
+    """Yield one document a line; blank lines are passed over."""
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(MOST_LINE_BYTES + 1):
+                number += 1
+                place = f"{path}, line {number}"
+                if len(line) > MOST_LINE_BYTES:
+                    raise DataError(f"{place} must be at most {MOST_LINE_BYTES} bytes long")
+                if line.strip():
+                    yield _document(place, f"{path.stem}:{number}", line)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _document(place: str, name: str, line: bytes) -> TextDocument:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place} must be a JSON object: {' '.join(str(error).split())}") from error
+    if isinstance(record, str):
+        record = {"text": record}
+    if not isinstance(record, dict):
+        raise DataError(f"{place} must be a JSON object, got {type(record).__name__}")
+    for key in _TEXT_KEYS:
+        if isinstance(record.get(key), str):
+            return TextDocument(name, _cut(record[key]))
+    for key in _CHAT_KEYS:
+        turns = record.get(key)
+        if isinstance(turns, list) and turns:
+            return TextDocument(name, messages=[_message(place, turn) for turn in turns])
+    known = ", ".join((*_TEXT_KEYS, *_CHAT_KEYS))
+    raise DataError(f"{place} must hold one of {known}, got {', '.join(map(str, list(record)[:8])) or 'nothing'}")
+
+
+def _message(place: str, turn: Any) -> Message:
+    if isinstance(turn, dict):
+        role, content = turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))
+        if isinstance(role, str) and isinstance(content, str):
+            return {"role": {"human": "user", "gpt": "assistant"}.get(role, role), "content": content}
+    raise DataError(f"{place} must have messages with role and content, both text")
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    reason = (error.strerror or str(error)).lower()
+    return DataError(f"could not read {path}: {reason}; check the path and its permissions")
