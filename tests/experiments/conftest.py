@@ -102,6 +102,34 @@ def tiny(trained, monkeypatch):
     return lambda *overrides: load_recipe(trained / "tiny.toml", overrides)
 
 
+@pytest.fixture(scope="session")
+def trained_mixtral(trained):
+    """The folder of a trained tiny Mixtral. Not to be changed by a test."""
+    from stickymoe.experiments.recipe_file import load_recipe
+    from stickymoe.experiments.run import train_run
+
+    recipe = load_recipe(trained / "bare.toml", tiny_run().settings(tiny_run().MIXTRAL))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STICKYMOE_CACHE", str(trained / "cache"))
+        train_run(recipe, trained / "mixtral")
+    return trained / "mixtral"
+
+
+@pytest.fixture
+def bare(trained, monkeypatch):
+    """A function: overrides -> the tiny recipe with them and no model table; its text and cache are in reach."""
+    from stickymoe.experiments.recipe_file import load_recipe
+
+    monkeypatch.setenv("STICKYMOE_CACHE", str(trained / "cache"))
+    return lambda *overrides: load_recipe(trained / "bare.toml", overrides)
+
+
+@pytest.fixture
+def mixtral(bare):
+    """A function: overrides -> the recipe of the tiny Mixtral with them."""
+    return lambda *overrides: bare(*tiny_run().settings(tiny_run().MIXTRAL), *overrides)
+
+
 @pytest.fixture
 def run_copy(trained, tmp_path):
     """A copy of the trained run, to be damaged."""

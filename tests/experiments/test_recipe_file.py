@@ -38,6 +38,13 @@ def test_a_saved_recipe_loads_as_itself(tmp_path):
     assert load_recipe(tmp_path / "recipe.toml") == recipe
 
 
+def test_tables_and_odd_keys_of_an_architecture_come_back_from_a_saved_recipe(tmp_path):
+    table = {"architecture": "mixtral", "rope_parameters": {"rope_theta": 1e4, "kind of": ["a", {"b": True}]}, "ä b": 1}
+    recipe = build_recipe({"model": table})
+    save_recipe(recipe, tmp_path / "recipe.toml")
+    assert load_recipe(tmp_path / "recipe.toml", ["name=run"]) == recipe
+
+
 def test_a_recipe_is_called_like_its_file_unless_it_says_otherwise(tmp_path):
     (tmp_path / "mine.toml").write_text("")
     assert load_recipe(tmp_path / "mine.toml").name == "mine"
@@ -107,7 +114,7 @@ def test_a_file_that_is_no_toml_is_refused_in_one_line(tmp_path, content):
 def test_a_missing_recipe_names_the_nearest_shipped_one(tmp_path):
     with pytest.raises(SettingError, match="recipe paper-smal not found; did you mean 'paper-small'"):
         load_recipe("paper-smal")
-    with pytest.raises(SettingError, match="not found; shipped recipes: demo, paper-medium, paper-small"):
+    with pytest.raises(SettingError, match="not found; shipped recipes: demo, mixtral-small, paper-medium"):
         load_recipe(tmp_path / "zzz.toml")
 
 

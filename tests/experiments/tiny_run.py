@@ -35,6 +35,18 @@ log_every = 2
 checkpoint_every = 4
 """
 
+MIXTRAL = {
+    "model.architecture": "mixtral",
+    "model.hidden_size": 16,
+    "model.intermediate_size": 16,
+    "model.num_hidden_layers": 2,
+    "model.num_attention_heads": 2,
+    "model.num_key_value_heads": 2,
+    "model.num_local_experts": 4,
+    "model.num_experts_per_tok": 2,
+    "model.tie_word_embeddings": "true",
+}
+
 
 def write_text(folder: Path) -> Path:
     """Write twelve documents of the same words in other orders."""
@@ -46,8 +58,15 @@ def write_text(folder: Path) -> Path:
 
 
 def write_recipe(place: Path) -> Path:
-    """Write `tiny.toml` and the folder `text` it reads."""
+    """Write `tiny.toml`, the folder `text` it reads, and `bare.toml`, the same without a model."""
     text = write_text(place / "text")
     recipe = place / "tiny.toml"
     recipe.write_text(RECIPE.replace('"text"', f'"{text}"'), encoding="utf-8")
+    without = RECIPE[: RECIPE.index("[model]")] + RECIPE[RECIPE.index("[objective]") :]
+    (place / "bare.toml").write_text(without.replace('"text"', f'"{text}"'), encoding="utf-8")
     return recipe
+
+
+def settings(shape: dict[str, object]) -> list[str]:
+    """Return a shape as overrides for `bare.toml`, which has no table for the model."""
+    return [f"{name}={value}" for name, value in shape.items()]

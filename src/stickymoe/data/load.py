@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerFast
+
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import nearest
 from stickymoe.data.corpus import Corpus, Splits, TokenSplit
@@ -18,7 +20,7 @@ from stickymoe.data.splitting import BY_DOCUMENT
 from stickymoe.data.text_files import sotu, text_file, text_folder
 from stickymoe.data.token_cache import FORMAT, CachedTokens, read_tokens, write_tokens
 from stickymoe.data.tokenise import tokenise
-from stickymoe.data.tokenizer_choice import TokenizerPlan, as_transformers, plan_tokenizer
+from stickymoe.data.tokenizer_choice import TokenizerPlan, as_transformers, plan_of, plan_tokenizer
 from stickymoe.data.wikitext import OFFICIAL_FILES, WIKITEXT_NAMES, looks_like_wikitext, wikitext
 
 NAMED_CORPORA = ("sotu", *WIKITEXT_NAMES)
@@ -28,7 +30,7 @@ FILES_LISTED = 16
 def load_corpus(
     name: str,
     *,
-    tokenizer: str = "auto",
+    tokenizer: str | PreTrainedTokenizerFast = "auto",
     cache_dir: Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> Corpus:
@@ -39,7 +41,8 @@ def load_corpus(
     Args:
         name: `sotu`; `wikitext-2-raw` or `wikitext-2-v1` (from `$STICKYMOE_DATA/NAME`, else `CACHE/raw/NAME`, else the
             hub); or a path to a folder of official WikiText-2 files, a folder of text files, or a text file.
-        tokenizer: `auto` (`gpt2` for WikiText, else `bpe-4096`), `gpt2`, `bpe-SIZE`, or a folder with GPT-2's files.
+        tokenizer: `auto` (`gpt2` for WikiText, else `bpe-4096`), `gpt2`, `bpe-SIZE`, a folder with GPT-2's files,
+            or a tokenizer that is loaded already, a model's own.
         cache_dir: The cache; `$STICKYMOE_CACHE` if not given, else `~/.cache/stickymoe`.
         progress: Called as `progress(description, done, total)`.
 
@@ -50,11 +53,11 @@ def load_corpus(
     """
     progress = progress or silent
     cache = cache_folder(cache_dir)
-    source, folder = _find_source(name, cache, progress)
-    plan = plan_tokenizer(tokenizer, source, folder, cache)
+    source, folder = find_source(name, cache, progress)
+    plan = plan_tokenizer(tokenizer, source, folder, cache) if isinstance(tokenizer, str) else plan_of(tokenizer)
     cached = _through_cache(source, plan, cache, progress)
     splits = {split: row.as_split() for split, row in cached.rows.items()}
-    wrapped = as_transformers(cached.tokenizer)
+    wrapped = as_transformers(cached.tokenizer) if isinstance(tokenizer, str) else tokenizer
     return Corpus(
         name=source.name,
         splits=Splits(source.name, splits, source.missing),
@@ -65,7 +68,7 @@ def load_corpus(
     )
 
 
-def _find_source(name: str, cache: Path, progress: ProgressCallback) -> tuple[TextSource, Path | None]:
+def find_source(name: str, cache: Path, progress: ProgressCallback) -> tuple[TextSource, Path | None]:
     """Return the text, and the folder it came from where the user chose it."""
     progress("reading text", 0, None)
     if name == "sotu":
@@ -114,6 +117,7 @@ def _through_cache(source: TextSource, plan: TokenizerPlan, cache: Path, progres
             what=f"{split} split of {source.name}",
             ends_documents=source.ends_documents,
             progress=progress,
+            end_of_text=plan.end_of_text,
         )
         for split, documents in source.splits.items()
     }
@@ -144,7 +148,7 @@ def _provenance(
         "text_sha256": source.fingerprint,
         "split_rule": source.split_rule,
         "held_out_documents": held_out,
-        "ends_documents_with_token": source.ends_documents,
+        "ends_documents_with_token": source.ends_documents and plan.end_of_text is not None,
         "tokenizer": {"name": plan.name, "vocab_size": vocab_size},
         "counts": {
             name: {"documents": split.num_documents, "tokens": split.num_tokens} for name, split in splits.items()

@@ -37,6 +37,7 @@ def tokenise(
     what: str,
     ends_documents: bool,
     progress: ProgressCallback,
+    end_of_text: str | None = END_OF_TEXT,
 ) -> TokenRow:
     """Tokenise documents row by row, in batches of about a million characters.
 
@@ -48,13 +49,14 @@ def tokenise(
         what: What this is, for progress and errors: `train split of NAME`.
         ends_documents: Whether an end-of-text token closes each document.
         progress: Told the characters done.
+        end_of_text: That token; None for a tokenizer that has none, whose documents no token closes.
 
     Raises:
         DataError: Not one token came out.
     """
     plain = Tokenizer.from_str(tokenizer.to_str())
     plain.encode_special_tokens = True
-    end_of_text = tokenizer.token_to_id(END_OF_TEXT)
+    closing = [] if end_of_text is None or not ends_documents else [tokenizer.token_to_id(end_of_text)]
     total = sum(len(row) for document in documents for row in document.rows)
     lengths = np.zeros(len(documents), dtype=np.int64)
     parts: list[np.ndarray] = []
@@ -63,7 +65,7 @@ def tokenise(
         progress(f"tokenising {what}", done, total)
         encodings = plain.encode_batch_fast([row for _, row, _ in batch], add_special_tokens=False)
         for (index, row, is_last), encoding in zip(batch, encodings, strict=True):
-            ids = [*encoding.ids, end_of_text] if is_last and ends_documents else encoding.ids
+            ids = [*encoding.ids, *closing] if is_last else encoding.ids
             parts.append(np.array(ids, dtype=np.int32))
             lengths[index] += len(ids)
             done += len(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,14 +23,27 @@ class TokenizerPlan:
     """A tokenizer to be made only if the cache does not hold it.
 
     Attributes:
-        name: `gpt2` or `bpe-SIZE`.
+        name: `gpt2`, `bpe-SIZE`, or what a model's own is called.
         key: Equal keys on equal text give equal tokens.
         build: Makes it.
+        end_of_text: The token that closes a document; None for a tokenizer without one.
     """
 
     name: str
     key: str
     build: Callable[[], Tokenizer]
+    end_of_text: str | None = END_OF_TEXT
+
+
+def plan_of(tokenizer: PreTrainedTokenizerFast) -> TokenizerPlan:
+    """Return the plan of a tokenizer that is there already, a model's own."""
+    bare = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    bare.no_truncation()
+    bare.no_padding()
+    key = hashlib.sha256(f"{tokenizer.eos_token} {bare.to_str()}".encode()).hexdigest()
+    name = Path(tokenizer.name_or_path or type(tokenizer).__name__).name
+    end: str | None = tokenizer.eos_token
+    return TokenizerPlan(name, f"own:{key}", lambda: bare, end)
 
 
 def plan_tokenizer(choice: str, source: TextSource, beside: Path | None, cache: Path) -> TokenizerPlan:

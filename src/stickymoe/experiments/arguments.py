@@ -10,7 +10,7 @@ from stickymoe.data import Corpus
 from stickymoe.data.boundaries import boundary_token_ids
 from stickymoe.experiments.ranks import Ranks
 from stickymoe.experiments.recipe import Recipe
-from stickymoe.experiments.run_model import model_config
+from stickymoe.experiments.run_model import layers_per_pool, model_config
 from stickymoe.training import StickyArguments
 
 
@@ -29,7 +29,7 @@ def trainer_arguments(recipe: Recipe, folder: Path, corpus: Corpus, ranks: Ranks
         boundary_weight=objective.boundary_weight,
         boundary_token_ids=boundary_token_ids(corpus.tokenizer) if relaxed else [],
         coefficient_warmup_steps=objective.warmup_steps,
-        layers_per_pool=model_config(recipe, corpus.vocab_size).layers_per_pool,
+        layers_per_pool=layers_per_pool(model_config(recipe, corpus.vocab_size)),
         allow_unshared=objective.allow_unshared,
         report_terms=["consistency", "load_balancing"],
         max_steps=settings.steps,

@@ -9,7 +9,7 @@ import torch
 from transformers import set_seed
 
 from stickymoe.core.errors import SettingError
-from stickymoe.experiments.run_model import load_model, load_tokenizer
+from stickymoe.experiments.run_model import load_model, load_tokenizer, positions_of
 
 COLDEST, HOTTEST = 0.01, 100.0  # beyond these float32 softmax is 0/1 or flat
 
@@ -34,7 +34,7 @@ def generate_text(
     _check(prompt, max_new_tokens, temperature, top_p, seed)
     model, tokenizer = load_model(run), load_tokenizer(run)
     ids = tokenizer(prompt, return_tensors="pt").input_ids
-    _require_room(ids.shape[1], max_new_tokens, model.config.max_position_embeddings)
+    _require_room(ids.shape[1], max_new_tokens, positions_of(model.config))
     set_seed(seed)
     sampling: dict[str, Any] = {"do_sample": False}
     if temperature > 0:
@@ -65,7 +65,9 @@ def _check(prompt: str, max_new_tokens: int, temperature: float, top_p: float, s
         raise SettingError.broken("--seed", "in [0, 2^32)", seed)
 
 
-def _require_room(prompt_tokens: int, max_new_tokens: int, positions: int) -> None:
+def _require_room(prompt_tokens: int, max_new_tokens: int, positions: int | None) -> None:
+    if positions is None:
+        return
     if prompt_tokens >= positions:
         rule = f"shorter than the model's {positions} positions"
         raise SettingError.broken("--prompt", rule, f"{prompt_tokens} tokens", "shorten it")

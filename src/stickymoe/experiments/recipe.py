@@ -5,9 +5,11 @@ No `from __future__ import annotations` here: pydantic reads the field types at 
 
 import hashlib
 import json
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -16,6 +18,8 @@ Text = Annotated[str, Field(min_length=1)]
 
 # Keys of the objective that are no term's coefficient.
 SHARED_SETTINGS = ("window", "boundary_weight", "warmup_steps", "allow_unshared", "reset_at_documents")
+# Keys of the model that say whose shape the others are.
+ORIGINS = ("architecture", "pretrained")
 # Keys of training that decide what is noted on the way, not what comes out.
 BOOKKEEPING = ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "report_to")
 
@@ -43,8 +47,20 @@ class DataTable(Table):
 
 
 class ModelTable(Table):
-    """Shape of the model; see `StickyMoEConfig`. A preset gives the shape, other keys replace parts of it."""
+    """Shape of the model; see `StickyMoEConfig`. A preset gives the shape, other keys replace parts of it.
 
+    Attributes:
+        architecture: A causal MoE language model of transformers by its model type, as `mixtral`, instead of the
+            reference model. All other keys are then settings of its config class and checked against it.
+        pretrained: A folder or hub name of a model whose shape, weights and tokenizer the run goes on with; it takes no
+            other key.
+    """
+
+    # Keys that are not below are for an architecture's config to judge
+    model_config = ConfigDict(extra="allow")
+
+    architecture: Text | None = None
+    pretrained: Text | None = None
     preset: Text | None = None
     hidden_size: Positive | None = None
     num_hidden_layers: Positive | None = None
@@ -62,11 +78,50 @@ class ModelTable(Table):
     experts_shared: Text | None = None
     dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys that are given, but for `ORIGINS`."""
+        return {name: value for name, value in self if value is not None and name not in ORIGINS}
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether this is the reference model, and no architecture of transformers."""
+        return self.architecture is None and self.pretrained is None
+
+    @model_validator(mode="after")
+    def _keys_belong_to_their_origin(self) -> "ModelTable":
+        faults: list[InitErrorDetails] = []
+        for name, value in (self.model_extra or {}).items():
+            if self.is_reference:
+                faults.append({"type": "extra_forbidden", "loc": (name,), "input": value})
+            elif not _is_plain(value):
+                faults.append({"type": _NOT_PLAIN, "loc": (name,), "input": value})
+        others = [name for name in (*self.settings, "architecture") if getattr(self, name) is not None]
+        if self.pretrained is not None and others:
+            rule = PydanticCustomError("pretrained_alone", "left out beside model.pretrained, which has its own")
+            faults.append({"type": rule, "loc": (others[0],), "input": getattr(self, others[0])})
+        if faults:
+            raise ValidationError.from_exception_data("model", faults)
+        return self
+
+
+_NOT_PLAIN = PydanticCustomError("plain_value", "a finite number, a text, true, false, or a list or table of these")
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether JSON and TOML both hold a value."""
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(part) for name, part in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(part) for part in value)
+    return isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+
 
 class ObjectiveTable(Table):
     """Coefficients of the terms beside cross-entropy, and the settings they share; see `Objective`.
 
     Attributes:
+        lag: Of the term that compares at ReMoE's lags; `trust` is no key, since a recipe's run has no frozen router.
         boundary_weight: Weight of pairs that enter a new sentence or line, by the tokenizer's tokens that end one.
         reset_at_documents: Whether pairs and windows end at document borders also where `data.respect_documents` is off
             and attention runs on.
@@ -78,6 +133,9 @@ class ObjectiveTable(Table):
     router_z: Coefficient = 0.0
     cross_layer: Coefficient = 0.0
     reuse: Coefficient = 0.0
+    smoothness: Coefficient = 0.0
+    lag: Coefficient = 0.0
+    working_set: Coefficient = 0.0
     window: Positive = 4
     boundary_weight: Annotated[float, Field(ge=0, le=1)] = 1.0
     warmup_steps: NotNegative = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -86,9 +87,18 @@ def _value(text: str) -> Any:
 
 
 def _lines(table: dict[str, Any]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in table.items() if value is not None]
+    return [f"{_key(key)} = {_toml(value)}" for key, value in table.items() if value is not None]
+
+
+def _key(key: str) -> str:
+    """Write a key, in quotes where TOML wants them."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
 
 
 def _toml(value: Any) -> str:
-    """Write strings, numbers, booleans and flat lists; JSON's form is TOML's but for DEL, which TOML wants escaped."""
+    """Write a value; JSON's form of scalars is TOML's but for DEL, which TOML wants escaped."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")

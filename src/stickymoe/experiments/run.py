@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from stickymoe.core.errors import CheckpointError, SettingError
 from stickymoe.core.files import write_json
 from stickymoe.data import Corpus, ProgressCallback, TokenChunks, collate_chunks, load_corpus
 from stickymoe.experiments.arguments import trainer_arguments
 from stickymoe.experiments.environment import code_version, commit, hardware, versions
+from stickymoe.experiments.evaluating import evaluate_captured
 from stickymoe.experiments.ranks import Ranks
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import save_recipe
 from stickymoe.experiments.report import write_report
+from stickymoe.experiments.restoring import RunTrainer
 from stickymoe.experiments.results import LOG_FILE, METRICS_FILE, RunResult
 from stickymoe.experiments.ribbon import RoutedPassage, decode_pieces
 from stickymoe.experiments.run_folder import (
@@ -32,11 +35,18 @@ from stickymoe.experiments.run_folder import (
     require_own_recipe,
     trace_file,
 )
-from stickymoe.experiments.run_model import build_model, load_model, model_config, save_model
+from stickymoe.experiments.run_model import (
+    build_model,
+    layers_per_pool,
+    load_model,
+    model_config,
+    pretrained_tokenizer,
+    save_model,
+)
 from stickymoe.experiments.start import OnlyRouters, begin_with, start_of
 from stickymoe.model import StickyMoEForCausalLM
 from stickymoe.traces import RoutingTrace
-from stickymoe.training import StickyTrainer, evaluate, read_log
+from stickymoe.training import Evaluation, evaluate, read_log
 from stickymoe.training.quiet import without_progress_bars
 
 PASSAGE_TOKENS = 96
@@ -111,8 +121,10 @@ def evaluate_run(
 
 
 def corpus_of(recipe: Recipe, progress: ProgressCallback | None = None) -> Corpus:
-    """Return a recipe's corpus; `~` in its paths is the home folder."""
-    return load_corpus(_at_home(recipe.data.corpus), tokenizer=_at_home(recipe.data.tokenizer), progress=progress)
+    """Return a recipe's corpus; `~` in its paths is the home folder. A pretrained model brings its own tokenizer."""
+    own = pretrained_tokenizer(recipe)
+    tokenizer = _at_home(recipe.data.tokenizer) if own is None else own
+    return load_corpus(_at_home(recipe.data.corpus), tokenizer=tokenizer, progress=progress)
 
 
 def passage_of(result: RunResult, folder: Path, corpus: Corpus) -> RoutedPassage:
@@ -157,22 +169,7 @@ def _evaluate(
     batch_size: int,
     progress: ProgressCallback | None,
 ) -> RunResult:
-    model = load_model(folder)
-    found = evaluate(
-        model,
-        chunks,
-        split=split,
-        batch_size=batch_size,
-        device=model.device,
-        keep_weights=True,
-        provenance={
-            "model": recipe.label or recipe.name,
-            "recipe": recipe.fingerprint(),
-            "corpus": corpus.name,
-            "layers_per_pool": model.config.layers_per_pool,
-        },
-        progress=lambda done, total: progress(f"evaluating on {split}", done, total) if progress else None,
-    )
+    found = _measured(recipe, load_model(folder), corpus, chunks, split, batch_size, progress)
     found.trace.save(trace_file(folder, split))
     metrics = {
         **found.metrics(),
@@ -203,6 +200,40 @@ def _evaluate(
     return result
 
 
+def _measured(
+    recipe: Recipe,
+    model: PreTrainedModel,
+    corpus: Corpus,
+    chunks: TokenChunks,
+    split: str,
+    batch_size: int,
+    progress: ProgressCallback | None,
+) -> Evaluation:
+    provenance = {
+        "model": recipe.label or recipe.name,
+        "recipe": recipe.fingerprint(),
+        "corpus": corpus.name,
+        "layers_per_pool": layers_per_pool(model.config),
+    }
+
+    def told(done: int, total: int) -> None:
+        if progress is not None:
+            progress(f"evaluating on {split}", done, total)
+
+    if isinstance(model, StickyMoEForCausalLM):
+        return evaluate(
+            model,
+            chunks,
+            split=split,
+            batch_size=batch_size,
+            device=model.device,
+            keep_weights=True,
+            provenance=provenance,
+            progress=told,
+        )
+    return evaluate_captured(model, chunks, split=split, batch_size=batch_size, provenance=provenance, progress=told)
+
+
 def _train(
     recipe: Recipe,
     folder: Path,
@@ -223,7 +254,7 @@ def _train(
         name = "training.batch_size * training.gradient_accumulation"
         rule = f"<= {len(chunks)}, the chunks of the train split of {corpus.name}"
         raise SettingError.broken(name, rule, step, "lower it, shorten data.sequence_length or give more text")
-    model = build_model(recipe, corpus.vocab_size)
+    model = build_model(recipe, corpus.vocab_size, corpus.tokenizer.eos_token_id)
     begun = begin_with(model, start, corpus) if start is not None else None
     only = OnlyRouters(model) if settings.train_only == "routers" else None
     with without_progress_bars():
@@ -252,14 +283,14 @@ def _trainer(
     recipe: Recipe,
     folder: Path,
     corpus: Corpus,
-    model: StickyMoEForCausalLM,
+    model: PreTrainedModel,
     chunks: TokenChunks,
     ranks: Ranks,
     progress: ProgressCallback | None,
-) -> StickyTrainer:
+) -> RunTrainer:
     arguments = trainer_arguments(recipe, folder, corpus, ranks)
     try:
-        return StickyTrainer(
+        return RunTrainer(
             model,
             arguments,
             train_dataset=chunks,

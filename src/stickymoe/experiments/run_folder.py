@@ -62,10 +62,10 @@ def require_own_recipe(folder: Path, recipe: Recipe, resume: bool) -> None:
         raise SettingError(f"{folder} already holds a run; add --resume to go on with it, or choose another --out")
     old, new = load_recipe(known).outcome(), recipe.outcome()
     changed = [
-        f"{table}.{key} {old[table].get(key)!r} -> {value!r}"
+        f"{table}.{key} {old[table].get(key)!r} -> {entries.get(key)!r}"
         for table, entries in new.items()
-        for key, value in entries.items()
-        if value != old[table].get(key)
+        for key in old[table] | entries
+        if entries.get(key) != old[table].get(key)
     ]
     if changed:
         raise SettingError(f"{folder} holds a run of another recipe ({', '.join(changed)}); choose another --out")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedModel
+
 from stickymoe.core.errors import CheckpointError, SettingError, TrainingError
 from stickymoe.core.files import sha256_of
 from stickymoe.data import Corpus
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.run_folder import RECIPE_FILE, WEIGHTS_FILE, model_folder, recipe_of
 from stickymoe.experiments.run_model import load_model, load_tokenizer
-from stickymoe.model import StickyMoEForCausalLM
 from stickymoe.training import fingerprint, train_routers_only
 from stickymoe.training.architecture import require_same_architecture
 
@@ -38,7 +39,7 @@ def start_of(recipe: Recipe, folder: Path) -> Path | None:
     return start
 
 
-def begin_with(model: StickyMoEForCausalLM, start: Path, corpus: Corpus) -> dict[str, Any]:
+def begin_with(model: PreTrainedModel, start: Path, corpus: Corpus) -> dict[str, Any]:
     """Give the model the weights of the run `start`, and return which those were, for the record.
 
     Raises:
@@ -58,7 +59,7 @@ def begin_with(model: StickyMoEForCausalLM, start: Path, corpus: Corpus) -> dict
 class OnlyRouters:
     """Freezes all of a model but its routers, and proves afterwards that nothing else has changed."""
 
-    def __init__(self, model: StickyMoEForCausalLM) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         """Freeze, and note the hash of what is frozen."""
         self._model = model
         self._trained = train_routers_only(model)

@@ -56,7 +56,7 @@ class Corpora:
         return recipe.model_copy(update={"data": recipe.data.model_copy(update={"corpus": corpus})})
 
     def _load(self, recipe: Recipe) -> Corpus:
-        key = (recipe.data.corpus, recipe.data.tokenizer)
+        key = (recipe.data.corpus, recipe.model.pretrained or recipe.data.tokenizer)
         if key not in self._loaded:
             corpus = corpus_of(recipe, self._loading)
             for split in ("train", self.sweep.split):
