@@ -1,5 +1,6 @@
 """One pass for all capacities equals one replay a capacity."""
 
+import inspect
 import json
 import tracemalloc
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 
 from stickymoe.cache import PAPER_SEMANTICS, POLICIES, hit_rate_curve, simulate
+from stickymoe.cache.settings import SEMANTICS, Semantics
 from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace
 
@@ -111,3 +113,24 @@ def test_memory_does_not_grow_with_the_number_of_lookups():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 3 * trace.expert_ids.nbytes
+
+
+def test_simulate_names_the_settings_that_every_other_replay_takes_as_they_are():
+    named = inspect.signature(simulate).parameters
+    assert {name: named[name].default for name in SEMANTICS} == Semantics().keywords()
+    assert set(named) == {
+        *SEMANTICS,
+        "trace",
+        "policy",
+        "capacity",
+        "capacity_bytes",
+        "profile",
+        "options",
+        "expert_bytes",
+    }
+
+
+def test_a_setting_that_no_replay_knows_is_named():
+    trace = random_trace(0, 5, 2, 1)
+    with pytest.raises(SettingError, match=r"cache.semantics must be one of .*got 'scop'; did you mean 'scope'"):
+        hit_rate_curve(trace, "lru", [1], scop="model")

@@ -151,9 +151,7 @@ def test_arc_moves_its_border_at_the_use_of_what_was_fetched():
 
 @pytest.mark.parametrize("policy", ["belady", "belady-bypass"])
 def test_a_bound_is_told_of_no_fetches(policy):
-    with pytest.raises(
-        SettingError, match="one that knows no future, where experts are fetched"
-    ):
+    with pytest.raises(SettingError, match="one that knows no future, where experts are fetched"):
         make_policy(policy, 4).fetch(1)
 
 

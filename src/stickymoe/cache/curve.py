@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.capacity import Layout, checked_capacity, layout_of, renumbered
+from stickymoe.cache.capacity import Layout
 from stickymoe.cache.distance_kernel import add_distances, new_recency
 from stickymoe.cache.order import order_of
 from stickymoe.cache.pools import Piece
@@ -15,7 +15,7 @@ from stickymoe.cache.profile import ProfileSource
 from stickymoe.cache.registry import PolicyFactory
 from stickymoe.cache.report import CacheReport
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.cache.simulation import Simulation, make_report, replay_together
+from stickymoe.cache.simulation import Simulation, replay_together, simulations_of
 from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace
 
@@ -34,17 +34,9 @@ def hit_rate_curve(
     capacities: Iterable[int | float],
     *,
     in_bytes: bool = False,
-    scope: str | Sequence[int] = "layer",
-    accesses: str = "topk",
-    replay: str = "atomic",
-    prefill: str = "token",
-    count: str = "assignments",
-    reset: str = "sequence",
-    admission: str = "always",
-    batch: int = 1,
     profile: ProfileSource = None,
-    options: Mapping[str, float] | None = None,
     expert_bytes: int | Sequence[int] | np.ndarray | None = None,
+    **semantics: Any,
 ) -> list[CacheReport]:
     """Count what caches of several capacities would have found, as `simulate` would for each.
 
@@ -58,17 +50,9 @@ def hit_rate_curve(
         policy: As for `simulate`, and so all that follows.
         capacities: Slots or shares, in any order.
         in_bytes: The capacities are `capacity_bytes`.
-        scope: See `simulate`; the capacities are what a split would say, so that it must be `layer` or `model`.
-        accesses: Which experts of a token are looked up.
-        replay: Whether the experts of an event are looked up together.
-        prefill: What an event is.
-        count: How an expert wanted by several tokens of an event counts.
-        reset: When the cache starts cold.
-        admission: Which misses are admitted.
-        batch: Sequences run side by side.
         profile: What a static cache chooses by.
-        options: The policy's own settings.
         expert_bytes: Bytes of one expert, or of one of each layer.
+        **semantics: As for `simulate`, `options` among them; but a scope that is a split has its capacities already.
 
     Returns:
         One report a capacity, in the order given.
@@ -76,45 +60,22 @@ def hit_rate_curve(
     Raises:
         SettingError: A setting breaks its rule, or no capacity is given.
     """
-    settings = CacheSettings.checked(
-        policy,
-        scope=scope,
-        accesses=accesses,
-        replay=replay,
-        prefill=prefill,
-        count=count,
-        reset=reset,
-        admission=admission,
-        batch=batch,
-        options=options,
-    )
+    settings = CacheSettings.checked(policy, **semantics)
     if settings.split is not None:
         raise SettingError.broken("cache.scope", "layer or model, for a curve", settings.split)
-    declared, trace = trace.num_experts, renumbered(trace)
-    layout = layout_of(trace, expert_bytes, declared)
-    wanted = list(capacities)
-    if not wanted:
-        raise SettingError.broken("cache.capacities", "at least one capacity", wanted)
-    simulations = [
-        Simulation(
-            settings,
-            checked_capacity(None if in_bytes else size, size if in_bytes else None, settings, layout),
-            layout,
-            trace,
-            profile,
-        )
-        for size in wanted
-    ]
-    alone = simulations if settings.policy != "lru" else _count_lru(simulations, trace, settings, layout)
+    sizes = [(None, size) if in_bytes else (size, None) for size in capacities]
+    if not sizes:
+        raise SettingError.broken("cache.capacities", "at least one capacity", sizes)
+    trace, simulations = simulations_of(trace, settings, sizes, profile, expert_bytes)
+    alone = simulations if settings.policy != "lru" else _count_lru(simulations, trace)
     if alone:
         replay_together(alone, trace)
-    return [make_report(each, each.counts) for each in simulations]
+    return [each.report() for each in simulations]
 
 
-def _count_lru(
-    simulations: list[Simulation], trace: RoutingTrace, settings: CacheSettings, layout: Layout
-) -> list[Simulation]:
+def _count_lru(simulations: list[Simulation], trace: RoutingTrace) -> list[Simulation]:
     """Fill in the counts that one pass over reuse distances tells, and return the simulations that it does not."""
+    settings, layout = simulations[0].settings, simulations[0].layout
     by_slots = [each for each in simulations if each.capacity.slots is not None]
     if not by_slots or settings.factory is not None:
         return simulations

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.capacity import MOST_BLOCKS, checked_capacity, layout_of
+from stickymoe.cache.capacity import MOST_BLOCKS
 from stickymoe.cache.order import order_of
 from stickymoe.cache.pools import Piece, PoolReplay
 from stickymoe.cache.registry import POLICIES
 from stickymoe.cache.replay_kernel import Requests
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.cache.simulation import Simulation
+from stickymoe.cache.simulation import Simulation, simulations_of
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_one_of
 from stickymoe.traces import RoutingTrace
@@ -51,9 +51,8 @@ def intervention(
     if split and scope != "layer":
         raise SettingError.broken("cache.capacity", "one number unless the scope is layer", list(given))
     settings = CacheSettings.checked(policy, scope=given if split else scope, reset=reset, options=options)
-    layout = layout_of(trace, expert_bytes)
-    budget = checked_capacity(None if split else given, None, settings, layout)
-    return Simulation(settings, budget, layout, trace)
+    _, (simulation,) = simulations_of(trace, settings, [(None if split else given, None)], None, expert_bytes)
+    return simulation
 
 
 def replayed_pools(

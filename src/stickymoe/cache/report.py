@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from stickymoe.cache.counted import Counted
 from stickymoe.cache.wording import capacity, start
 
 PHASE_NAMES = ("prefill", "decode")
 
 
 @dataclass(frozen=True, eq=False)
-class CacheReport:
+class CacheReport(Counted):
     """Hits and misses of one cache setting on one trace.
 
     Args:
@@ -37,16 +38,6 @@ class CacheReport:
     expert_bytes: Int[np.ndarray, " layers"] | None = None
     profile: dict[str, Any] = field(default_factory=dict)
     cliff: str | None = None
-
-    @property
-    def hits(self) -> int:
-        """Hits over all layers."""
-        return int(self.hits_per_layer.sum())
-
-    @property
-    def misses(self) -> int:
-        """Misses over all layers."""
-        return int(self.misses_per_layer.sum())
 
     @property
     def compulsory(self) -> int:

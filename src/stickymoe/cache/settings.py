@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,20 @@ ADMISSIONS = ("always", "whole", "bypass")
 
 
 @dataclass(frozen=True)
-class CacheSettings:
-    """How a replay counts. `split`: the slots of each layer, where the user gave them in place of a scope."""
+class Semantics:
+    """What a hit is: the settings that a hit rate means nothing without. `simulate` says what each does.
 
-    policy: str
+    Args:
+        scope: `layer`: one cache a layer; `model`: one pool for all.
+        accesses: `topk` or `top1`.
+        replay: `atomic` or `sequential`.
+        prefill: `token` or `pass`.
+        count: `assignments` or `unique`.
+        reset: `sequence` or `never`.
+        admission: `always`, `whole` or `bypass`.
+        batch: Sequences a step, their experts united.
+    """
+
     scope: str = "layer"
     accesses: str = "topk"
     replay: str = "atomic"
@@ -31,6 +41,32 @@ class CacheSettings:
     reset: str = "sequence"
     admission: str = "always"
     batch: int = 1
+
+    def keywords(self, **changes: Any) -> dict[str, Any]:
+        """Return the keyword arguments for `simulate`, some of them changed."""
+        changed = replace(self, **changes)
+        return {name: getattr(changed, name) for name in SEMANTICS}
+
+    def without(self, *names: str) -> dict[str, Any]:
+        """Return the keyword arguments but for some."""
+        return {name: value for name, value in self.keywords().items() if name not in names}
+
+
+SEMANTICS = tuple(each.name for each in fields(Semantics))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheSettings(Semantics):
+    """How a replay counts, and with which policy.
+
+    Args:
+        policy: Its name.
+        split: The slots of each layer, where the user gave them in place of a scope.
+        options: The policy's own settings.
+        factory: Makes the policy, where it is the user's own.
+    """
+
+    policy: str
     split: tuple[int, ...] | None = None
     options: Mapping[str, float] | None = None
     factory: Callable[[int], Any] | None = None
@@ -49,7 +85,9 @@ class CacheSettings:
             factory, policy = policy, getattr(policy, "__name__", type(policy).__name__)
         else:
             raise SettingError.broken("cache.policy", "a name or a function from slots to a policy", policy)
-        given = {each.name: each.default for each in fields(cls) if each.name != "policy"} | given
+        for name in given:
+            require_one_of("cache.semantics", name, (*SEMANTICS, "options"))
+        given = Semantics().keywords() | given
         if not isinstance(given["scope"], str):
             given |= {"scope": "split", "split": _split(given["scope"])}
         else:
@@ -69,7 +107,7 @@ class CacheSettings:
         batch = given["batch"]
         if isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1:
             raise SettingError.broken("cache.batch", "a whole number of sequences >= 1", batch)
-        settings = cls(policy, **given | {"batch": int(batch), "factory": factory})
+        settings = cls(policy=policy, factory=factory, **given | {"batch": int(batch)})
         settings._check_together()
         return settings
 
@@ -108,8 +146,7 @@ class CacheSettings:
 
     def told(self) -> dict[str, Any]:
         """Return the settings as a report tells them."""
-        names = ("policy", "scope", "accesses", "replay", "prefill", "count", "reset", "batch")
-        return {name: getattr(self, name) for name in names} | {"admission": self.admits}
+        return {"policy": self.policy} | self.keywords() | {"admission": self.admits}
 
 
 def _split(given: Any) -> tuple[int, ...]:

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from stickymoe.cache.capacity import checked_capacity, layout_of, renumbered
 from stickymoe.cache.pieces import simulate_pieces
 from stickymoe.cache.profile import ProfileSource
 from stickymoe.cache.registry import PolicyFactory
 from stickymoe.cache.report import CacheReport
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.cache.simulation import Simulation, replay_together
+from stickymoe.cache.simulation import replay_together, simulations_of
 from stickymoe.traces import RoutingTrace
 
 
@@ -84,9 +83,7 @@ def simulate(
     )
     if not isinstance(trace, RoutingTrace):
         return simulate_pieces(trace, settings, capacity, capacity_bytes, profile, expert_bytes)
-    declared, trace = trace.num_experts, renumbered(trace)
-    layout = layout_of(trace, expert_bytes, declared)
-    budget = checked_capacity(capacity, capacity_bytes, settings, layout)
-    simulation = Simulation(settings, budget, layout, trace, profile)
+    sizes = [(capacity, capacity_bytes)]
+    trace, (simulation,) = simulations_of(trace, settings, sizes, profile, expert_bytes)
     replay_together([simulation], trace)
     return simulation.report()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.capacity import Capacity, Layout
+from stickymoe.cache.capacity import Capacity, Layout, checked_capacity, layout_of, renumbered
 from stickymoe.cache.cliff import cliff
 from stickymoe.cache.objects import count_own_policy
 from stickymoe.cache.order import Order, order_of
@@ -91,8 +91,39 @@ class Simulation:
         return self.settings.told() | self.capacity.told | known
 
     def report(self) -> CacheReport:
-        """Return what was counted."""
-        return make_report(self, self.counts)
+        """Label what was counted with the semantics."""
+        counts, layout = self.counts, self.layout
+        per_layer = counts.sum(axis=2)
+        phases = {name: counts[:2, :, number].copy() for number, name in enumerate(PHASE_NAMES)}
+        profile: dict[str, Any] = {} if self.profile is None else dict(self.profile.told)
+        if profile and layout.expert_bytes is not None and self.profile is not None:
+            ahead = self.profile.chosen.sum(axis=1).tolist()
+            profile["bytes_ahead"] = sum(n * size for n, size in zip(ahead, layout.expert_bytes.tolist(), strict=True))
+        return CacheReport(
+            per_layer[HITS],
+            per_layer[MISSES],
+            per_layer[COMPULSORY],
+            self.told(),
+            loads_per_layer=per_layer[LOADS],
+            per_phase=phases if self.knows_phases else None,
+            expert_bytes=layout.expert_bytes,
+            profile=profile,
+            cliff=cliff(self.settings, self.capacity, self.top_k),
+        )
+
+
+def simulations_of(
+    trace: RoutingTrace,
+    settings: CacheSettings,
+    sizes: Iterable[tuple[Any, Any]],
+    profile: ProfileSource,
+    expert_bytes: int | Sequence[int] | np.ndarray | None,
+) -> tuple[RoutingTrace, list[Simulation]]:
+    """Return the trace as it is replayed, and a simulation for each size, given as (capacity, capacity_bytes)."""
+    declared, trace = trace.num_experts, renumbered(trace)
+    layout = layout_of(trace, expert_bytes, declared)
+    budgets = [checked_capacity(slots, total, settings, layout) for slots, total in sizes]
+    return trace, [Simulation(settings, budget, layout, trace, profile) for budget in budgets]
 
 
 def replay_together(simulations: Sequence[Simulation], trace: RoutingTrace) -> None:
@@ -112,25 +143,3 @@ def replay_together(simulations: Sequence[Simulation], trace: RoutingTrace) -> N
         for each in simulations:
             slots = each.capacity.budgets[number]
             each.counts[:, layers] = count_own_policy(requests, settings.factory, slots, layout.experts, settings)
-
-
-def make_report(simulation: Simulation, counts: np.ndarray) -> CacheReport:
-    """Label counts (kind, layer, phase) with the semantics of a simulation."""
-    layout = simulation.layout
-    per_layer = counts.sum(axis=2)
-    phases = {name: counts[:2, :, number].copy() for number, name in enumerate(PHASE_NAMES)}
-    profile: dict[str, Any] = {} if simulation.profile is None else dict(simulation.profile.told)
-    if profile and layout.expert_bytes is not None and simulation.profile is not None:
-        ahead = simulation.profile.chosen.sum(axis=1).tolist()
-        profile["bytes_ahead"] = sum(n * size for n, size in zip(ahead, layout.expert_bytes.tolist(), strict=True))
-    return CacheReport(
-        per_layer[HITS],
-        per_layer[MISSES],
-        per_layer[COMPULSORY],
-        simulation.told(),
-        loads_per_layer=per_layer[LOADS],
-        per_phase=phases if simulation.knows_phases else None,
-        expert_bytes=layout.expert_bytes,
-        profile=profile,
-        cliff=cliff(simulation.settings, simulation.capacity, simulation.top_k),
-    )

@@ -53,10 +53,10 @@ def diagnose(
     import sys
 
     from stickymoe.cache.calibration import load_calibration
+    from stickymoe.cache.settings import Semantics
     from stickymoe.cli.progress import progress_bars
     from stickymoe.experiments.diagnosis.inputs import diagnose_input, summary_lines
     from stickymoe.experiments.diagnosis.report import write_diagnosis_report
-    from stickymoe.experiments.diagnosis.settings import Semantics
 
     if budget and capacity:
         raise click.UsageError("--budget and --capacity are two ways to say one thing, give one of them")

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget, budget_for
 from stickymoe.experiments.diagnosis.device import device_check
 from stickymoe.experiments.diagnosis.facts import facts_of
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import RoutingTrace, read_trace
 
 TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "traces" / "bigmoeonedge"

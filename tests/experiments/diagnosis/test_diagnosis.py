@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from stickymoe.cache import simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import SettingError
 from stickymoe.experiments.diagnosis.answers import answers
 from stickymoe.experiments.diagnosis.inputs import diagnose_input, summary_lines, with_expert_bytes
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import RoutingTrace, read_trace
 
 TRACES = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "traces"

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import ModelSizes, budget_for
 from stickymoe.experiments.diagnosis.inputs import diagnose_input, summary_lines
 from stickymoe.experiments.diagnosis.profile import diagnose_profile
 from stickymoe.experiments.diagnosis.report import render_profile
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import UsageProfile
 
 # hand-worked: layer a is used 10 times, 8 of them by expert 2; layer b evenly

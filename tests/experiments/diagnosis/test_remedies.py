@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from stickymoe.cache import simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import StickyMoEError
 from stickymoe.experiments.diagnosis.budget import Budget
 from stickymoe.experiments.diagnosis.locality import skew_or_order
 from stickymoe.experiments.diagnosis.parts import first_part
 from stickymoe.experiments.diagnosis.policies import PolicyResult
 from stickymoe.experiments.diagnosis.remedies import Remedy, remedies_of
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import RoutingTrace
 
 RESULTS = [

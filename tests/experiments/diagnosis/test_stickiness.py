@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from stickymoe.cache import simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
 from stickymoe.experiments.diagnosis.locality import SkewOrOrder, skew_or_order
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.stickiness import STAYS, _sample, stickiness_of
 from stickymoe.traces import RoutingTrace
 

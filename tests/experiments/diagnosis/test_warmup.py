@@ -5,8 +5,8 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.warmup import warm_up
 from stickymoe.traces import RoutingTrace
 

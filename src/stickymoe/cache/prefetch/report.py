@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from stickymoe.cache.counted import CountedBeside
 from stickymoe.cache.wording import capacity, start
 
 
 @dataclass(frozen=True, eq=False)
-class PrefetchReport:
+class PrefetchReport(CountedBeside):
     """Lookups and fetches of one cache with prefetch on one trace, beside the same cache without.
 
     Args:
@@ -34,19 +35,9 @@ class PrefetchReport:
     semantics: dict[str, Any]
 
     @property
-    def hits(self) -> int:
-        """Lookups whose expert was there."""
-        return int(self.hits_per_layer.sum())
-
-    @property
     def late(self) -> int:
         """Lookups whose expert was on its way."""
         return int(self.late_per_layer.sum())
-
-    @property
-    def misses(self) -> int:
-        """Lookups that had to load."""
-        return int(self.misses_per_layer.sum())
 
     @property
     def lookups(self) -> int:
@@ -67,11 +58,6 @@ class PrefetchReport:
     def wasted(self) -> int:
         """Experts fetched ahead for nothing."""
         return self.fetched - self.useful
-
-    @property
-    def plain_misses(self) -> int:
-        """Misses of the same cache without prefetch."""
-        return int(self.plain_misses_per_layer.sum())
 
     @property
     def hit_rate(self) -> float:

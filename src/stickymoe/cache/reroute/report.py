@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from stickymoe.cache.counted import CountedBeside
 from stickymoe.cache.wording import capacity, start
 
 
 @dataclass(frozen=True, eq=False)
-class RerouteReport:
+class RerouteReport(CountedBeside):
     """Lookups under one rule on one trace, beside the same cache with the router's own choice.
 
     The trace is not the one the rerouted model would have made: a changed choice changes the hidden state and so all
@@ -37,21 +38,6 @@ class RerouteReport:
     plain_hits_per_layer: Int[np.ndarray, " layers"]
     plain_misses_per_layer: Int[np.ndarray, " layers"]
     semantics: dict[str, Any]
-
-    @property
-    def hits(self) -> int:
-        """Lookups whose expert was resident."""
-        return int(self.hits_per_layer.sum())
-
-    @property
-    def misses(self) -> int:
-        """Lookups that had to load."""
-        return int(self.misses_per_layer.sum())
-
-    @property
-    def plain_misses(self) -> int:
-        """Misses with the router's own choice."""
-        return int(self.plain_misses_per_layer.sum())
 
     @property
     def choices(self) -> int:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from stickymoe.cache import POLICIES, CacheReport, simulate
 from stickymoe.cache.calibration import Calibration
 from stickymoe.cache.cost import LatencyPrediction, predict_latency
+from stickymoe.cache.report import PHASE_NAMES
+from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_one_of
 from stickymoe.experiments.diagnosis.facts import facts_of
 from stickymoe.experiments.diagnosis.policies import bytes_per_token, label_of, loads_of
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.wording import size
 from stickymoe.experiments.formatting import fixed, percent
 from stickymoe.traces import RoutingTrace
@@ -94,22 +95,31 @@ def replay_all(
 
 
 def replay_table(found: Sequence[Replayed]) -> Table:
-    """Return one row a policy and capacity."""
+    """Return one row a policy and capacity, narrow enough for a terminal of 80 columns where times are left out."""
     from rich.table import Table
 
+    phases = PHASE_NAMES if found[0].report.per_phase is not None else ()
     timed = any(each.predicted for each in found)
     sized = any(each.bytes_per_token is not None for each in found)
-    table = Table()
-    table.add_column("policy")
-    heads = ["capacity", "hit rate", "hits", "misses", "first uses", "loads a token"]
-    for head in [*heads, *(["bytes a token"] if sized else []), *(["ms a token", "tokens a second"] if timed else [])]:
-        table.add_column(head, justify="right")
+    table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    table.add_column("policy", no_wrap=True)
+    heads = ["capacity", "hit\nrate", *phases, "hits", "misses", "first\nuses", "loads\na token"]
+    heads += ["bytes\na token"] if sized else []
+    heads += ["ms\na token", "tokens\na second"] if timed else []
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True, vertical="bottom")
     for each in found:
         report = each.report
-        cells = [each.asked, percent(report.hit_rate, 2), f"{report.hits:,}", f"{report.misses:,}"]
+        cells = [each.asked, percent(report.hit_rate, 2)]
+        cells += [percent(_rate(*report.phase(name)), 2) for name in phases]
+        cells += [f"{report.hits:,}", f"{report.misses:,}"]
         cells += [f"{report.compulsory:,}", fixed(each.loads_per_token, 2)]
         cells += [size(each.bytes_per_token)] if sized else []
         if each.predicted is not None:
             cells += [fixed(each.predicted.ms_per_token[1], 2), fixed(each.predicted.tokens_per_second, 2)]
         table.add_row(label_of(report.semantics["policy"]), *cells)
     return table
+
+
+def _rate(hits: int, misses: int) -> float | None:
+    return hits / (hits + misses) if hits + misses else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stickymoe.cache import simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import DECODE, RoutingTrace
 
 HIT = 1

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stickymoe.cache import CacheReport
 from stickymoe.cache.calibration import Calibration
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
 from stickymoe.experiments.diagnosis.curves import knee_of, next_step, targets_of
 from stickymoe.experiments.diagnosis.device import device_check
@@ -18,7 +19,6 @@ from stickymoe.experiments.diagnosis.policies import PolicyResult, best_online, 
 from stickymoe.experiments.diagnosis.record import Diagnosis
 from stickymoe.experiments.diagnosis.remedies import remedies_of
 from stickymoe.experiments.diagnosis.replays import other_curves, policy_names, replay_at_budget, replay_curves
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.stickiness import stickiness_of
 from stickymoe.experiments.diagnosis.timing import Timing, timing_of
 from stickymoe.experiments.diagnosis.warmup import warm_up

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import ModelSizes
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import DECODE, PREFILL, RoutingTrace
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from stickymoe.cache.calibration import Calibration
+from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import SettingError
 from stickymoe.experiments.diagnosis.budget import ModelSizes, budget_for
 from stickymoe.experiments.diagnosis.diagnosis import Progress, diagnose
@@ -16,7 +17,6 @@ from stickymoe.experiments.diagnosis.facts import facts_of
 from stickymoe.experiments.diagnosis.profile import ProfileDiagnosis, diagnose_profile
 from stickymoe.experiments.diagnosis.profile_page import profile_summary
 from stickymoe.experiments.diagnosis.record import Diagnosis
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.summary import summary
 from stickymoe.traces import RoutingTrace, UsageProfile
 

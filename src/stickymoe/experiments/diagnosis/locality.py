@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.metrics import Resampling, locality
 from stickymoe.traces import RoutingTrace
 

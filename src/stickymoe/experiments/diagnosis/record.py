@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
 from stickymoe.experiments.diagnosis.curves import Curve, NextStep, Target
 from stickymoe.experiments.diagnosis.device import DeviceCheck
@@ -15,7 +16,6 @@ from stickymoe.experiments.diagnosis.misses import MissShares, Verdict
 from stickymoe.experiments.diagnosis.phases import PhaseResult
 from stickymoe.experiments.diagnosis.policies import PolicyResult
 from stickymoe.experiments.diagnosis.remedies import Remedy
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.diagnosis.stickiness import Stickiness
 from stickymoe.experiments.diagnosis.timing import Timing
 from stickymoe.experiments.diagnosis.warmup import WarmUp

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from stickymoe.cache.allocation import allocate
 from stickymoe.cache.prefetch import simulate_prefetch
 from stickymoe.cache.reroute import simulate_rerouting
+from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import StickyMoEError
 from stickymoe.experiments.diagnosis.budget import Budget
 from stickymoe.experiments.diagnosis.locality import SkewOrOrder
 from stickymoe.experiments.diagnosis.parts import first_part
 from stickymoe.experiments.diagnosis.policies import PolicyResult, best_online
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.experiments.formatting import percent, times
 from stickymoe.traces import RoutingTrace
 

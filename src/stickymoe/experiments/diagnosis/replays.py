@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stickymoe.cache import POLICIES, CacheReport, hit_rate_curve, simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import StickyMoEError
 from stickymoe.core.settings import require_one_of
 from stickymoe.experiments.diagnosis.budget import Budget
@@ -17,7 +18,6 @@ from stickymoe.experiments.diagnosis.curves import (
     sparse_capacities,
 )
 from stickymoe.experiments.diagnosis.policies import PolicyResult
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import RoutingTrace
 
 ALWAYS = ("lru", "belady")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stickymoe.cache import simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.locality import SkewOrOrder, top1_of
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.metrics import expert_overlap
 from stickymoe.traces import RoutingTrace
 

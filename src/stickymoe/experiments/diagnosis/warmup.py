@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from stickymoe.cache import simulate
+from stickymoe.cache.settings import Semantics
 from stickymoe.experiments.diagnosis.budget import Budget
-from stickymoe.experiments.diagnosis.settings import Semantics
 from stickymoe.traces import RoutingTrace
 
 _WARM = 0.9
