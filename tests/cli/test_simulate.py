@@ -1,6 +1,8 @@
 """Replays on the command line: the numbers of `simulate`, every spelling of a capacity, times with a calibration."""
 
+import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from click.testing import CliRunner
 from stickymoe.cache import simulate as replayed
 from stickymoe.cache.calibration import Calibration, Link, Spread, save_calibration
 from stickymoe.cli import main
-from stickymoe.traces import RoutingTrace
+from stickymoe.traces import DECODE, PREFILL, RoutingTrace
 
 
 def run(*words):
@@ -56,6 +58,29 @@ def test_the_table_says_how_it_was_counted(trace, file):
     assert done.stdout.splitlines()[-1] == f"counted: {report.describe()}"
 
 
+def test_the_table_tells_prefill_from_decode_where_the_trace_does(trace, file, tmp_path):
+    assert "decode" not in run(file, "--capacity", "2").stdout
+    phases = np.tile(np.repeat([PREFILL, DECODE], 15), 2)
+    told = dataclasses.replace(trace, phases=phases)
+    told.save(tmp_path / "phases.parquet")
+    done = run(tmp_path / "phases.parquet", "--capacity", "4")
+    report = replayed(told, "lru", 4)
+    rates = [report.hit_rate, *(hits / (hits + misses) for hits, misses in map(report.phase, ("prefill", "decode")))]
+    assert re.findall(r"prefill +decode", done.stdout)
+    assert re.findall(r"[0-9.]+ %", done.stdout) == [f"{100 * rate:.2f} %" for rate in rates]
+    prompts = told.select(phase=PREFILL)
+    prompts.save(tmp_path / "prompts.parquet")
+    assert "–" in run(tmp_path / "prompts.parquet", "--capacity", "4").stdout
+
+
+def test_no_number_is_cut_however_narrow_the_terminal(trace, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    cost = calibration(tmp_path)
+    done = run(file, "--capacity", "2,50%", "--policy", "moe-infinity", "--expert-bytes", "1MiB", "--cost", cost)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in done.stdout
+    assert sum(line.startswith("MoE-Infinity ") for line in done.stdout.splitlines()) == 2
+
+
 def test_bytes_need_the_size_of_an_expert(trace, file):
     done = run(file, "--capacity", "4MiB")
     assert done.exit_code == 2
@@ -90,6 +115,7 @@ def test_no_slots_and_more_slots_than_experts_say_what_they_mean(file):
     [
         (["--capacity", "2", "--policy", "beladi"], "did you mean 'belady'?"),
         (["--capacity", "x"], "a capacity must be a size"),
+        (["--capacity", "2", "--format", "vlm"], "did you mean 'vllm'? stickymoe trace info --formats lists them"),
         ([], "--capacity"),
         (["--capacity", "2", "--scope", "layers"], "layers"),
         (["--capacity", "2", "--cost", "absent.json"], "absent.json"),

@@ -16,8 +16,28 @@ from stickymoe.cli.quantities import Bytes
 if TYPE_CHECKING:
     from stickymoe.traces import RoutingTrace, UsageProfile
 
+
+def _list_formats(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if not asked or context.resilient_parsing:
+        return
+    from stickymoe.traces.importers.registry import IMPORTERS
+
+    width = max(map(len, IMPORTERS))
+    for name, importer in IMPORTERS.items():
+        click.echo(f"{name:<{width}}  {importer.what}")
+    context.exit()
+
+
 _OPTIONS = (
-    click.option("--format", "format_", metavar="NAME", help="Format of FILE; found by its content if not given."),
+    click.option("--format", "format_", metavar="NAME", help="Format of FILE; by its content if not given."),
+    click.option(
+        "--formats",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_list_formats,
+        help="List the formats that can be read, and stop.",
+    ),
     click.option("--num-experts", type=click.IntRange(min=1), help="Experts a layer, where the file does not say."),
     click.option("--top-k", type=click.IntRange(min=1), help="Experts a token, where the file does not say."),
     click.option("--num-layers", type=click.IntRange(min=1), help="MoE layers, where the file does not say."),

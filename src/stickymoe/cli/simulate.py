@@ -12,6 +12,8 @@ from stickymoe.cli.quantities import Bytes, Capacities, Capacity
 from stickymoe.cli.reading import cost_options, reading_options
 from stickymoe.cli.semantics import semantics_options
 
+UNBOUNDED = 10_000
+
 
 @click.command()
 @reading_options
@@ -49,10 +51,10 @@ def simulate(
     import json
 
     from stickymoe.cache.calibration import load_calibration
+    from stickymoe.cache.settings import Semantics
     from stickymoe.cli.progress import console, progress_bars
     from stickymoe.experiments.diagnosis.comparison import replay_all, replay_table
     from stickymoe.experiments.diagnosis.inputs import with_expert_bytes
-    from stickymoe.experiments.diagnosis.settings import Semantics
     from stickymoe.traces import require_ordered
 
     calibration = load_calibration(cost) if cost else None
@@ -71,7 +73,10 @@ def simulate(
     if as_json:
         click.echo(json.dumps([each.as_dict() for each in found], indent=2, allow_nan=False))
         return
-    console().print(replay_table(found))
+    screen, table = console(), replay_table(found)
+    terminal, screen.width = screen.width, UNBOUNDED
+    screen.width = max(terminal, screen.measure(table).maximum)  # lines may wrap, numbers are never cut
+    screen.print(table)
     click.echo(f"counted: {found[0].report.describe()}")
     for line in dict.fromkeys(each.predicted.describe() for each in found if each.predicted):
         click.echo(f"time: {line}")

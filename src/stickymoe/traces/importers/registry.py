@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from stickymoe.core.errors import SettingError, TraceError
-from stickymoe.core.settings import nearest, require_at_least, require_one_of
+from stickymoe.core.settings import nearest, require_at_least
 from stickymoe.traces.importers import (
     bigmoeonedge,
     coli_usage,
@@ -80,6 +80,8 @@ IMPORTERS: dict[str, Importer] = {
         generic_parquet,
     )
 }
+# Where their names are: an error has no room for them.
+ALL_FORMATS = "stickymoe trace info --formats lists them"
 # What a parser may throw at a file that lies.
 DAMAGE = (
     pa.ArrowException,
@@ -117,8 +119,9 @@ def read_trace(path: Path | str, format: str | None = None, **options: Any) -> R
         TraceError: Nothing recognises the file, or it breaks its format; one line that names file, place and rule.
     """
     path = Path(path)
-    if format is not None:
-        require_one_of("format", format, IMPORTERS)
+    if format is not None and format not in IMPORTERS:
+        way_out = f"{nearest(format, IMPORTERS)} {ALL_FORMATS}".lstrip()
+        raise SettingError.broken("format", f"one of the {len(IMPORTERS)} that are read", format, way_out)
     told = read_options(options)
     importer = IMPORTERS[format] if format is not None else detect(path)
     try:
@@ -150,8 +153,8 @@ def detect(path: Path) -> Importer:
             return importer
     found = "a folder" if path.is_dir() else f"{head.size} bytes beginning {head.data[:24]!r}"
     raise TraceError(
-        f"{path} must be a trace in a known format ({', '.join(IMPORTERS)}), found {found}; "
-        "name the format if it is one of these"
+        f"{path} must be a trace in a known format, found {found}; name its format if it is one of the "
+        f"{len(IMPORTERS)} that are read: {ALL_FORMATS}"
     )
 
 
