@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import sys
 from functools import cache
 from typing import Any
 
@@ -43,8 +44,9 @@ def model_class(architecture: str) -> type[PreTrainedModel]:
         SettingError: There is none, or its routing cannot be captured; the nearest is named.
     """
     require_one_of("model.architecture", architecture, architectures())
-    found: type[PreTrainedModel] = MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[architecture]]
-    return found
+    found: Any = MODEL_FOR_CAUSAL_LM_MAPPING[CONFIG_MAPPING[architecture]]
+    kind: type[PreTrainedModel] = found
+    return kind
 
 
 @cache
@@ -56,7 +58,7 @@ def settings_of(architecture: str) -> frozenset[str]:
     kind: Any = model_class(architecture)
     of_all = {field.name for field in dataclasses.fields(PreTrainedConfig)}
     own = {field.name for field in dataclasses.fields(kind.config_class)} | set(kind.config_class.attribute_map)
-    read = set(_READ_IF_THERE.findall(inspect.getsource(inspect.getmodule(kind))))
+    read = set(_READ_IF_THERE.findall(inspect.getsource(sys.modules[kind.__module__])))
     return frozenset((own | read) - of_all - set(_OF_THE_TOKENIZER))
 
 

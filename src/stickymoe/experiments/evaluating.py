@@ -70,7 +70,7 @@ def evaluate_captured(
     finally:
         model.train(was_training)
     predicted = chunks.split.num_tokens - 1
-    entropy, margin = sum(measures * tokens for measures, tokens in gates) / predicted
+    entropy, margin = np.sum([measures * tokens for measures, tokens in gates], axis=0) / predicted
     trace = _trace(pieces, chunks, facts, provenance)
     return Evaluation(
         split=split,

@@ -1,0 +1,61 @@
+"""What llama.cpp computes otherwise than it was trained is refused, with the reason."""
+
+import pytest
+
+from stickymoe.capture.tiny import tiny_config
+from stickymoe.core.errors import SettingError
+from stickymoe.experiments.export import CHECKED, require_convertible
+from stickymoe.model import StickyMoEConfig
+
+SAME = [
+    ("mixtral", {"sliding_window": None}),
+    ("mixtral", {"sliding_window": None, "tie_word_embeddings": True}),
+    ("granitemoe", {}),
+    ("qwen3_moe", {"norm_topk_prob": True}),
+    ("qwen3_moe", {"norm_topk_prob": True, "use_sliding_window": False, "sliding_window": 64}),
+    ("qwen2_moe", {}),
+    ("olmoe", {}),
+]
+OTHERWISE = [
+    ("mixtral", {"sliding_window": 8}, "its attention sees the whole context, sliding_window is 8"),
+    ("mixtral", {"sliding_window": None, "hidden_act": "gelu"}, "its experts are gated by silu, hidden_act is 'gelu'"),
+    ("qwen3_moe", {}, "it always divides the weights of the chosen experts by their sum, norm_topk_prob is False"),
+    ("qwen3_moe", {"norm_topk_prob": True, "mlp_only_layers": [0]}, "all its layers have experts"),
+    ("qwen3_moe", {"norm_topk_prob": True, "decoder_sparse_step": 2}, "all its layers have experts"),
+    ("qwen2_moe", {"norm_topk_prob": True}, "it never divides the weights"),
+    ("olmoe", {"norm_topk_prob": True}, "it never divides the weights of the chosen experts by their sum"),
+    ("olmoe", {"tie_word_embeddings": True}, "it asks for an output matrix of its own"),
+]
+
+
+@pytest.mark.parametrize(("family", "changes"), SAME)
+def test_a_model_that_llama_cpp_computes_alike_passes(family, changes):
+    require_convertible(tiny_config(family, **changes))
+
+
+@pytest.mark.parametrize(("family", "changes", "reason"), OTHERWISE)
+def test_a_model_that_it_computes_otherwise_is_refused_even_where_anything_is_allowed(family, changes, reason):
+    config = tiny_config(family, **changes)
+    with pytest.raises(SettingError) as caught:
+        require_convertible(config, unchecked=True)
+    assert str(caught.value).startswith(f"llama.cpp would turn this {family} into another model: {reason}")
+
+
+def test_a_family_that_was_not_compared_passes_only_when_asked_for():
+    config = tiny_config("deepseek_v2")
+    with pytest.raises(
+        SettingError, match=r"whose conversion was compared \(granitemoe, .*got 'deepseek_v2'; add --unch"
+    ):
+        require_convertible(config)
+    require_convertible(config, unchecked=True)
+
+
+@pytest.mark.parametrize("unchecked", [True, False])
+def test_the_reference_model_has_no_form_in_gguf(unchecked):
+    with pytest.raises(SettingError, match=r"the reference model .* has no architecture in GGUF; train .*'mixtral'"):
+        require_convertible(StickyMoEConfig(), unchecked=unchecked)
+
+
+def test_every_compared_family_has_a_case_of_either_kind():
+    assert {family for family, _ in SAME} == set(CHECKED)
+    assert {family for family, *_ in OTHERWISE} | {"granitemoe"} == set(CHECKED)

