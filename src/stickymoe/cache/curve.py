@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from stickymoe.cache.capacity import Layout
-from stickymoe.cache.distance_kernel import add_distances, new_recency
+from stickymoe.cache.distance_kernel import add_distances
 from stickymoe.cache.order import order_of
 from stickymoe.cache.pools import Piece
 from stickymoe.cache.profile import ProfileSource
 from stickymoe.cache.registry import PolicyFactory
+from stickymoe.cache.replay_kernel import COLD
 from stickymoe.cache.report import CacheReport
 from stickymoe.cache.settings import CacheSettings
 from stickymoe.cache.simulation import Simulation, replay_together, simulations_of
 from stickymoe.core.errors import SettingError
+from stickymoe.metrics.reuse_kernel import distances, new_recency
 from stickymoe.traces import RoutingTrace
 
 # The paper's cache hit rate: `hit_rate_curve(trace, "lru", [2], **PAPER_SEMANTICS)`.
@@ -103,17 +105,14 @@ def _count_pool(
     # the smallest capacity that hits is the first above the distance
     place_of = np.searchsorted(sizes, np.arange(blocks), side="right").astype(np.int64)
     lookups, loads = (np.zeros((count, 2, sizes.size + 2), dtype=np.int64) for _ in range(2))
-    recency, largest = new_recency(blocks), 1
+    recency, asked_by, largest = new_recency(blocks), np.empty(blocks, dtype=np.int64), 1
+    unique = settings.count == "unique"
     for requests in piece.chunks(layers, 0, piece.order.groups.size - 1):
+        found = piece.scratch("distances", requests.ids.size, np.int32).reshape(requests.ids.shape)
+        cold, together = requests.heads == COLD, not settings.sequential
+        distances(recency, requests.ids, layout.experts, requests.groups, cold, together, found)
         event = add_distances(
-            recency,
-            requests,
-            layout.experts,
-            settings.sequential,
-            settings.count == "unique",
-            place_of,
-            lookups,
-            loads,
+            requests, found, asked_by, layout.experts, settings.sequential, unique, place_of, lookups, loads
         )
         largest = max(largest, int(event))
     if settings.sequential:

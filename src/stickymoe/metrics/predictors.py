@@ -11,7 +11,7 @@ from stickymoe.core.settings import require_at_least
 from stickymoe.metrics.intervals import Resampling
 from stickymoe.metrics.markov_kernel import UNKNOWN, markov_ranks, transitions
 from stickymoe.metrics.popularity import first_uses, of_others, popularity_orders, popularity_ranks, uses
-from stickymoe.metrics.reuse_kernel import places
+from stickymoe.metrics.reuse import places
 from stickymoe.metrics.rows import layer_ids, run_starts, sequence_firsts
 from stickymoe.metrics.tally import Figure, Value, evaluate, ratio
 from stickymoe.metrics.units import Units, units_of

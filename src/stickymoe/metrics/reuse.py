@@ -3,9 +3,10 @@
 from functools import partial
 
 import numpy as np
+from jaxtyping import Int, Int32
 
 from stickymoe.core.settings import require_one_of
-from stickymoe.metrics.reuse_kernel import FIRST_USE, places
+from stickymoe.metrics.reuse_kernel import EMPTY, FIRST_USE, distances, new_recency
 from stickymoe.metrics.rows import layer_ids, sequence_firsts
 from stickymoe.metrics.tally import Figure, ratio
 from stickymoe.metrics.units import Units
@@ -32,6 +33,23 @@ def reuse_distances(trace: RoutingTrace, accesses: str = "topk", *, replay: str 
     return [_counted(trace, layer, accesses, replay) for layer in range(trace.num_layers)]
 
 
+def places(
+    ids: Int32[np.ndarray, "tokens slots"], firsts: Int[np.ndarray, " tokens"], table: int, atomic: bool
+) -> Int32[np.ndarray, "tokens slots"]:
+    """Return for each slot how many other experts were used since the last use of its own, FIRST_USE or EMPTY.
+
+    Args:
+        ids: One layer's experts, -1 in empty slots.
+        firsts: The first row of each row's sequence; all is forgotten there.
+        table: More than the largest id.
+        atomic: A token's experts are all looked up before any of them counts as used.
+    """
+    rows = np.arange(len(ids) + 1)
+    found = np.full((len(ids), 1, ids.shape[1]), EMPTY, dtype=np.int32)
+    distances(new_recency(table), ids[:, None], table, rows, firsts == rows[:-1], atomic, found)
+    return found[:, 0]
+
+
 def layer_places(trace: RoutingTrace, layer: int, *, accesses: str = "topk", atomic: bool = False) -> np.ndarray:
     """Return each slot's reuse distance, FIRST_USE or EMPTY; (tokens, slots) int32."""
     ids, table = layer_ids(trace, layer)
@@ -40,8 +58,8 @@ def layer_places(trace: RoutingTrace, layer: int, *, accesses: str = "topk", ato
 
 def _counted(trace: RoutingTrace, layer: int, accesses: str, replay: str) -> dict[int, int]:
     found = layer_places(trace, layer, accesses=accesses, atomic=replay == "atomic")
-    distances, counts = np.unique(found[found >= FIRST_USE], return_counts=True)
-    return dict(zip(distances.tolist(), counts.tolist(), strict=True))
+    each, counts = np.unique(found[found >= FIRST_USE], return_counts=True)
+    return dict(zip(each.tolist(), counts.tolist(), strict=True))
 
 
 def reuse_tally(trace: RoutingTrace, layer: int, units: Units) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from stickymoe.core.settings import require_at_least
 from stickymoe.metrics.intervals import Resampling
 from stickymoe.metrics.popularity import UNRANKED, first_uses, of_others, popularity_ranks, uses
-from stickymoe.metrics.reuse_kernel import places
+from stickymoe.metrics.reuse import places
 from stickymoe.metrics.rows import layer_ids, sequence_firsts
 from stickymoe.metrics.tally import Figure, Tally, Value, evaluate, ratio
 from stickymoe.metrics.units import Units, units_of
