@@ -93,6 +93,34 @@ def test_a_loss_function_of_the_users_own_is_left_as_it_is(step, tmp_path):
     torch.testing.assert_close(built[step.Mixed], built[Trainer])
 
 
+class LossOfItsOwn(Trainer):
+    """Computes the loss from logits, as transformers' pages show it, with the model's own load balancing or without."""
+
+    weight = 0.0
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        outputs = model(**inputs)
+        loss = outputs.logits.square().mean() + self.weight * outputs.aux_loss
+        return (loss, outputs) if return_outputs else loss
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_trainer_that_computes_its_loss_itself_is_left_as_it_is(step, tmp_path, weight):
+    class Plain(LossOfItsOwn):
+        pass
+
+    class Mixed(StickyTrainerMixin, LossOfItsOwn):
+        pass
+
+    Plain.weight = Mixed.weight = weight
+    rows = step.ragged_rows()
+    _, plain = train(step, own_aux_model(step), rows, tmp_path, 2, 2, kind=Plain, objective=None)
+    trainer, mixed = train(step, own_aux_model(step), rows, tmp_path, 2, 2, kind=Mixed, objective={})
+    torch.testing.assert_close(mixed, plain)
+    row = next(row for row in trainer.state.log_history if "loss" in row)
+    assert row["loss"] == pytest.approx(row["loss_without_terms"] + weight * row["aux_loss"] * 2, rel=1e-5)
+
+
 def test_a_model_that_takes_means_of_its_own_has_the_terms_exactly(step, tmp_path):
     rows = step.ragged_rows(EQUAL)
     model = step.build("mixtral")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from stickymoe.losses import Objective, sum_across_ranks
 from stickymoe.training.accumulation import PAIR_DOCUMENTS
 from stickymoe.training.meter import PER_LAYER, Meter, StepFigures, summarise_steps
-from stickymoe.training.own_aux import own_aux_coefficient, own_aux_loss
+from stickymoe.training.own_aux import OwnAuxLoss, own_aux_coefficient, own_aux_loss, weight_in
 from stickymoe.training.sticky_objective import StickyObjective
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class StickyTrainerMixin(_Base):
     theirs is the value of each micro-batch over all ranks, averaged over the micro-batches. So, here, is the model's
     own load-balancing loss (`output_router_logits=True`), which the Trainer by itself multiplies by the number of
     micro-batches and of ranks, and drops where it smooths labels. Whether the model computes it is left as it was set,
-    and so is how a `compute_loss_func` counts it.
+    and so is how a loss function or Trainer of one's own counts it.
 
     In evaluation mode nothing is added. The log gets, beside the Trainer's own figures, each term unweighted, by itself
     (`consistency`) and by layer (`consistency/layer_3`), the model's own `aux_loss`, measures of routing, and
@@ -61,6 +62,8 @@ class StickyTrainerMixin(_Base):
                 objective = Objective(objective, reduce=sum_across_ranks if self.args.world_size > 1 else None)
             objective = StickyObjective(objective)
         self.sticky = objective
+        self._own_aux = OwnAuxLoss()
+        self._own_aux_weights: dict[int, float] = {}
         assert self.model is not None
         self._capture_from(self.model)
         self._meter = Meter()
@@ -70,6 +73,8 @@ class StickyTrainerMixin(_Base):
         # Without a coefficient all is for the log, fixed layers too. Compiled, more than one pass breaks the graph.
         keep, nothing_to_move = 1 if self.args.torch_compile else None, not self.sticky.objective.coefficients
         self.sticky.attach(model, keep=keep, fixed_layers=nothing_to_move)
+        if not self.args.torch_compile:
+            self._own_aux.attach(model)
 
     def call_model_init(self, trial: Any = None) -> Any:
         """Make the model anew, as `train` does where the Trainer was given `model_init`, and capture from that one."""
@@ -108,49 +113,69 @@ class StickyTrainerMixin(_Base):
         """Return the Trainer's loss and, in training mode, the objective's terms beside it."""
         documents = inputs.get(PAIR_DOCUMENTS)
         inputs = {name: value for name, value in inputs.items() if name != PAIR_DOCUMENTS}
-        loss, outputs = super().compute_loss(model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch)
+        # Some Trainers run the model again for the sake of outputs: they are asked for only where there is no other way
+        asked = return_outputs or (self.args.torch_compile and not hasattr(self, "aux_loss_enabled"))
+        found = super().compute_loss(model, inputs, return_outputs=asked, num_items_in_batch=num_items_in_batch)
+        loss, outputs = found if asked else (found, None)
         if model.training:
             loss = self._with_terms(loss, outputs, documents, num_items_in_batch)
         return (loss, outputs) if return_outputs else loss
 
     def _with_terms(self, loss: Tensor, outputs: Any, documents: Tensor | None, targets: Tensor | int | None) -> Tensor:
         """Return the loss with the terms, and the model's own load balancing counted once."""
-        # Where the Trainer will divide by the number of micro-batches, what is the step's share is multiplied by it
-        later = 1 if self._is_scaled(targets) else self.current_gradient_accumulation_steps
-        share = self.sticky.share(scale=self.coefficient_scale(self.state.global_step), document_ids=documents)
-        terms = share.terms
         steps = self.current_gradient_accumulation_steps
-        bare, aux = self.without_own_aux(loss, outputs, targets), own_aux_loss(outputs)
-        if aux is not None and bare is not loss:
-            loss = bare + self._own_coefficient() * later / steps * aux
+        # Where the Trainer will divide by the number of micro-batches, what is the step's share is multiplied by it
+        later = 1 if self._is_scaled(targets) else steps
+        share = self.sticky.share(scale=self.coefficient_scale(self.state.global_step), document_ids=documents)
+        bare, terms = loss, share.terms
+        aux = own_aux_loss(outputs) if self.args.torch_compile else self._own_aux.take()
+        if aux is not None:
+            weight, wanted = self._own_aux_weight(loss, aux, outputs, targets, later / steps)
+            bare = loss - weight * aux
+            loss = loss + (wanted - weight) * aux
             terms = {**terms, "aux_loss": aux.detach() / steps}
         if share.routings:
             self._meter.add(bare.detach() / later, terms, *share.routings, by_layer=share.by_layer)
         return loss + later * share.total
+
+    def _own_aux_weight(
+        self, loss: Tensor, aux: Tensor, outputs: Any, targets: Tensor | int | None, share: float
+    ) -> tuple[float, float]:
+        """Return with which weight the model's own load balancing is in the loss, and with which it should be.
+
+        The second differs from the first only where it is known why: transformers' Trainer counts it once a micro-batch
+        and rank, and not at all where it smooths labels. A loss that somebody else computes is left as it is.
+        """
+        coefficient = getattr(self, "router_aux_loss_coef", own_aux_coefficient(self._unwrapped_model()))
+        counted = coefficient * self._loss_scale(targets)
+        steps = self.current_gradient_accumulation_steps
+        if self.args.torch_compile:  # what comes out of one graph does not depend on what else comes out of it
+            self._own_aux_weights[steps] = 0.0 if outputs.get("loss") is None else counted
+        elif steps not in self._own_aux_weights:
+            self._own_aux_weights[steps] = weight_in(loss, aux)
+        weight = self._own_aux_weights[steps]
+        if self.compute_loss_func is None:
+            if weight == 0.0 and self.label_smoother is not None:
+                return 0.0, coefficient * share
+            if math.isclose(weight, counted, rel_tol=1e-2):  # the one measured was rounded to the loss's precision
+                return counted, coefficient * share
+        return weight, weight
+
+    def _unwrapped_model(self) -> nn.Module:
+        model: nn.Module = self.accelerator.unwrap_model(self.model)
+        return model
+
+    def _loss_scale(self, targets: Tensor | int | None) -> float:
+        """Return what transformers' `compute_loss` multiplies the model's loss by."""
+        if self.args.average_tokens_across_devices and self.model_accepts_loss_kwargs and targets is not None:
+            return float(self.accelerator.num_processes // self.get_tp_size())
+        return 1.0
 
     def _is_scaled(self, targets: Tensor | int | None) -> bool:
         """Whether the Trainer takes its loss as the micro-batch's share of the step, as its `training_step` does."""
         if self.loss_is_scaled_for_ga is not None:
             return bool(self.loss_is_scaled_for_ga)
         return (self.model_accepts_loss_kwargs and targets is not None) or self.compute_loss_func is not None
-
-    def without_own_aux(self, loss: Tensor, outputs: Any, targets: Tensor | int | None) -> Tensor:
-        """Return the Trainer's loss without the model's own load balancing, if there is any in it."""
-        aux = own_aux_loss(outputs)
-        if aux is None or self.compute_loss_func is not None:  # such a function may count it as it likes
-            return loss
-        return loss - self._own_coefficient() * self._times_counted(outputs, targets) * aux
-
-    def _own_coefficient(self) -> float:
-        return own_aux_coefficient(self.accelerator.unwrap_model(self.model))
-
-    def _times_counted(self, outputs: Any, targets: Tensor | int | None) -> float:
-        """Return how often the Trainer's loss counts the model's own load balancing."""
-        if outputs.get("loss") is None:  # the loss was computed from logits
-            return 0.0
-        if self.args.average_tokens_across_devices and self.model_accepts_loss_kwargs and targets is not None:
-            return float(self.accelerator.num_processes // self.get_tp_size())
-        return 1.0
 
     def _maybe_log_save_evaluate(self, tr_loss: Tensor, grad_norm: Any, *args: Any, **kwargs: Any) -> None:
         """Close the step before anything is logged."""

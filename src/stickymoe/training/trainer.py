@@ -19,6 +19,7 @@ from stickymoe.training.fitting import require_fitting
 from stickymoe.training.meter import summarise_steps
 from stickymoe.training.mixin import StickyTrainerMixin, curves_of
 from stickymoe.training.model_inputs import fitted_inputs
+from stickymoe.training.own_aux import own_aux_coefficient, own_aux_loss
 from stickymoe.training.reliable import ReliableTrainer
 from stickymoe.training.sticky_objective import StickyObjective
 
@@ -111,10 +112,11 @@ class StickyTrainer(StickyTrainerMixin, ReliableTrainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return cross-entropy and, in training mode, the objective's terms beside it."""
-        inputs = fitted_inputs(self.accelerator.unwrap_model(self.model), inputs)
+        inputs = fitted_inputs(self._unwrapped_model(), inputs)
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch)
-        if not model.training:
-            loss = self.without_own_aux(loss, outputs, num_items_in_batch)
+        aux = own_aux_loss(outputs)
+        if aux is not None and not model.training and outputs.get("loss") is not None:
+            loss = loss - own_aux_coefficient(self._unwrapped_model()) * self._loss_scale(num_items_in_batch) * aux
         return (loss, outputs) if return_outputs else loss
 
     def _maybe_log_save_evaluate(self, tr_loss: Tensor, grad_norm: Any, *args: Any, **kwargs: Any) -> None:
