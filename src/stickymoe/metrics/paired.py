@@ -1,5 +1,7 @@
 """The difference of two routers on the same text, resampled together."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from stickymoe.core.errors import TraceError
@@ -7,7 +9,7 @@ from stickymoe.core.settings import require_one_of
 from stickymoe.metrics.intervals import Interval, Resampling, resampled
 from stickymoe.metrics.switching import EXPERT_OVERLAP, SET_SWITCH_RATE, SWITCH_RATE, pairs
 from stickymoe.metrics.tally import Figure, Tally, by_layer
-from stickymoe.metrics.units import units_of
+from stickymoe.metrics.units import Units, units_of
 from stickymoe.metrics.utilisation import entropy_figure, load_figures, tokens_per_expert
 from stickymoe.traces import RoutingTrace
 
@@ -39,22 +41,56 @@ def paired_difference(
         found = f"{before.num_tokens} tokens in {before.num_sequences} sequences"
         other = f"{after.num_tokens} in {after.num_sequences}"
         raise TraceError(f"paired traces must be of the same tokens, got {found} and {other}, or other lengths")
-    resampling = resampling or Resampling()
     units = units_of(before)
-    means, redrawn = [], []
+    sides = []
     for trace in (before, after):
         tally, figure = _catalogue(trace)[name]
-        means.append(float(by_layer(trace, tally, figure).mean()))
-        if units.count > 1:
-            draws = resampling.draws(units.count)
-            layers = [resampled(tally(trace, layer, units), figure.of, draws) for layer in range(trace.num_layers)]
-            redrawn.append(np.mean(layers, axis=0))
-    difference = means[1] - means[0]
-    if units.count < 2:
-        return Interval(difference, None, None, units.count)
-    spread = redrawn[1] - redrawn[0]
-    half = float(resampling.half_width(spread[~np.isnan(spread)].std(), units.count))
-    return Interval(difference, difference - half, difference + half, units.count)
+        by_layer(trace, tally, figure)  # raises where it is not defined
+        sides.append(Counted(trace, tally, figure, units))
+    return figure_difference(sides[0], sides[1], resampling)
+
+
+class Counted(NamedTuple):
+    """A figure of a trace, and the units it is counted over."""
+
+    trace: RoutingTrace
+    tally: Tally
+    figure: Figure
+    units: Units
+
+
+def figure_difference(before: Counted, after: Counted, resampling: Resampling | None = None) -> Interval:
+    """Return by how much a figure differs between two traces, the same units drawn for both in each resample.
+
+    Args:
+        before: What to compare with.
+        after: The other, over units that are as many and pair off in order.
+        resampling: 500 resamples and 95 % if not given.
+
+    Returns:
+        after - before, its interval (None where there is one unit), and the number of units.
+    """
+    resampling, count = resampling or Resampling(), before.units.count
+    draws = np.ones((1, count))
+    if count > 1:
+        draws = np.concatenate([draws, resampling.draws(count)])
+    spread = _redrawn(after, draws) - _redrawn(before, draws)
+    difference = float(spread[0])
+    if count < 2:
+        return Interval(difference, None, None, count)
+    known = spread[1:][~np.isnan(spread[1:])]
+    half = float(resampling.half_width(known.std(), count))
+    return Interval(difference, difference - half, difference + half, count)
+
+
+def _redrawn(counted: Counted, draws: np.ndarray) -> np.ndarray:
+    """Return a figure, over all layers, for each row of draws."""
+    trace, tally, figure, units = counted
+    sums = [tally(trace, layer, units) for layer in range(trace.num_layers)]
+    if figure.pooled:
+        return resampled(np.sum(sums, axis=0), figure.of, draws)
+    means: np.ndarray = np.mean([resampled(layer, figure.of, draws) for layer in sums], axis=0)
+    return means
 
 
 def _catalogue(trace: RoutingTrace) -> dict[str, tuple[Tally, Figure]]:
