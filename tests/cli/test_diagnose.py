@@ -50,6 +50,25 @@ def test_json_alone_is_one_object_and_no_page(file, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_ranks_than_serve_are_candidates_for_rerouting(tmp_path):
+    random = np.random.default_rng(0)
+    ids = random.permuted(np.tile(np.arange(8), (80, 2, 1)), axis=2)[:, :, :4]
+    weights = -np.sort(-random.dirichlet(np.ones(4), (80, 2)), axis=-1)
+    RoutingTrace(ids, np.repeat([0, 1], 40), 8, expert_weights=weights).save(tmp_path / "wide.parquet")
+    words = (tmp_path / "wide.parquet", "--capacity", 3, "--json", "--no-report", *FEW)
+    found = json.loads(run(*words, "--served", 2).stdout)
+    assert {each["name"] for each in found["remedies"] if each["kind"] == "rerouting"} == {
+        f"resident experts of the first {ranks} ranks instead of misses" for ranks in (3, 4)
+    }
+    assert found["facts"]["top_k"] == 2
+    assert (
+        "the 4 experts of a token that served it" in json.loads(run(*words).stdout)["unanswered"]["would rerouting pay"]
+    )
+    refused = run(*words, "--served", 5)
+    assert refused.exit_code == 2
+    assert refused.stderr.splitlines()[-1] == "error: served must be from 1 to the 4 slots recorded, got 5"
+
+
 def test_bytes_are_a_budget_where_the_size_of_an_expert_is_known(file, tmp_path):
     refused = run(file, "--budget", "4GiB", "--no-report")
     assert refused.exit_code == 2

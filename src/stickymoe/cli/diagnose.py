@@ -18,6 +18,7 @@ from stickymoe.cli.semantics import semantics_options
 @click.option("--budget", type=Capacities(single=True), help="Cache size for the whole model: 4GiB, or 25%.")
 @click.option("--capacity", type=Capacities(single=True), help="Cache size in slots: a layer's, or the pool's.")
 @click.option("--expert-bytes", type=Bytes(), help="Size of one expert, where FILE does not say.")
+@click.option("--served", type=click.IntRange(min=1), help="Experts that serve a token, where FILE has more ranks.")
 @click.option("--policy", "policies", multiple=True, help="Policy to compare; repeatable; all if not given.")
 @semantics_options
 @cost_options
@@ -30,6 +31,7 @@ def diagnose(
     budget: list[Capacity] | None,
     capacity: list[Capacity] | None,
     expert_bytes: int | None,
+    served: int | None,
     policies: tuple[str, ...],
     semantics: dict[str, Any],
     cost: Path | None,
@@ -47,6 +49,7 @@ def diagnose(
       stickymoe diagnose qwen.route.csv --budget 4GiB
       stickymoe diagnose code.npz --capacity 32 --expert-bytes 2654208
       stickymoe diagnose qwen.route.csv --budget 25% --scope model --json --no-report
+      stickymoe diagnose logits.npz --top-k 16 --selection softmax-topk --served 8
     """
     import json
     import shlex
@@ -72,6 +75,7 @@ def diagnose(
             budget=vars(asked) if asked else None,
             policies=policies,
             expert_bytes=expert_bytes,
+            served=served,
             calibration=calibration,
             link=link,
             progress=report,

@@ -77,15 +77,15 @@ def test_the_summary_fits_a_screen_and_holds_the_main_numbers(full_diagnosis, pl
 
 def test_what_is_not_known_is_not_guessed(plain_diagnosis):
     assert set(plain_diagnosis.unanswered) == {
-        "prefill or decode", "the device's hits", "times", "would dropping pay",
+        "prefill or decode", "the device's hits", "times", "would dropping pay", "would rerouting pay",
     }  # fmt: skip
     assert plain_diagnosis.phases == []
     assert plain_diagnosis.device is None
     assert plain_diagnosis.next_step.added_bytes is None
 
 
-def test_a_trace_that_knows_everything_gets_every_answer_but_times(full_diagnosis):
-    assert set(full_diagnosis.unanswered) == {"times"}
+def test_a_trace_that_knows_all_but_other_candidates_gets_every_answer_but_rerouting_and_times(full_diagnosis):
+    assert set(full_diagnosis.unanswered) == {"times", "would rerouting pay"}
     assert {answer.word for answer in answers(full_diagnosis)} == {
         "hit rate", "verdict", "policy", "sizes", "knee", "next", "layers", "phases", "start", "locality", "pays",
         "sticky", "device",

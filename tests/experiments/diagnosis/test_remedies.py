@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from stickymoe.cache import simulate
+from stickymoe.cache.reroute import simulate_rerouting
 from stickymoe.cache.settings import Semantics
-from stickymoe.core.errors import StickyMoEError
+from stickymoe.core.errors import SettingError, StickyMoEError
 from stickymoe.experiments.diagnosis.budget import Budget
+from stickymoe.experiments.diagnosis.candidates import served_part
 from stickymoe.experiments.diagnosis.locality import skew_or_order
 from stickymoe.experiments.diagnosis.parts import first_part
 from stickymoe.experiments.diagnosis.policies import PolicyResult
@@ -20,17 +22,17 @@ RESULTS = [
 ]
 
 
-def tried(trace, slots, results=RESULTS, **semantics):
+def tried(trace, slots, results=RESULTS, candidates=None, **semantics):
     told, unanswered = Semantics(**semantics), {}
     budget = Budget(slots, trace.num_experts, None, "")
     order = skew_or_order(trace, budget, told)
-    return remedies_of(trace, budget, told, results, order, unanswered), unanswered
+    return remedies_of(trace, budget, told, results, order, unanswered, candidates), unanswered
 
 
 def test_everything_is_tried_on_a_trace_that_knows_its_weights(full_trace):
     found, unanswered = tried(full_trace, 4)
     assert {each.kind for each in found} == {"policy", "split", "pool", "pinning", "prefetching", "dropping"}
-    assert unanswered == {}
+    assert set(unanswered) == {"would rerouting pay"}
     assert [each.name for each in found if each.bound] == ["prefetch, oracle"]
 
 
@@ -71,6 +73,57 @@ def test_without_weights_nothing_is_dropped_and_the_reason_is_said(plain_trace):
     found, unanswered = tried(plain_trace, 4)
     assert "dropping" not in {each.kind for each in found}
     assert "gate weights" in unanswered["would dropping pay"]
+
+
+def test_without_candidates_nothing_is_rerouted_and_the_reason_is_said(plain_trace, full_trace):
+    for trace, why in ((plain_trace, "no others to choose from and no gate weights;"), (full_trace, "choose from;")):
+        found, unanswered = tried(trace, 4, candidates=trace)
+        assert "rerouting" not in {each.kind for each in found}
+        assert why in unanswered["would rerouting pay"]
+        assert "the 2 experts of a token that served it" in unanswered["would rerouting pay"]
+        assert "--served" in unanswered["would rerouting pay"]
+
+
+def test_rerouting_pays_where_the_next_rank_is_always_resident():
+    # rank 0 is always expert 0; ranks 1 and 2 are a new one and expert 1, who is hardly lighter
+    ids = np.stack([np.zeros(60, int), 2 + np.arange(60) % 14, np.ones(60, int)], axis=1)[:, None]
+    weights = np.tile([0.5, 0.26, 0.24], (60, 1, 1))
+    wide = RoutingTrace(ids, np.repeat([0, 1], 30), 16, expert_weights=weights)
+    narrow = served_part(wide, 2)
+    assert narrow.expert_ids.tolist() == wide.expert_ids[..., :2].tolist()
+    found, unanswered = tried(narrow, 3, candidates=wide)
+    (best,) = [each for each in found if each.kind == "rerouting"]
+    assert best.name == "resident experts of the first 3 ranks instead of misses"
+    assert best.baseline == simulate(narrow, "lru", 3).hit_rate
+    report = simulate_rerouting(wide, "max-rank", 3, 3, served=2)
+    assert best.hit_rate == report.hit_rate
+    assert f"{100 * report.changed_share:.1f} % of choices changed" in best.cost
+    assert "would rerouting pay" not in unanswered
+
+
+def test_ranks_are_tried_no_farther_than_recorded():
+    random = np.random.default_rng(0)
+    weights = -np.sort(-random.dirichlet(np.ones(12), (40, 2)), axis=-1)
+    ids = random.permuted(np.tile(np.arange(12), (40, 2, 1)), axis=-1)
+    for slots, ranks in ((5, ["5"]), (7, ["6", "7"]), (12, ["6", "8"])):
+        wide = RoutingTrace(ids[..., :slots], np.repeat([0, 1], 20), 12, expert_weights=weights[..., :slots])
+        found, _ = tried(served_part(wide, 4), 4, candidates=wide)
+        assert [each.name.split()[5] for each in found if each.kind == "rerouting"] == ranks
+
+
+def test_the_served_part_keeps_the_heaviest_and_what_goes_with_them():
+    ids = np.array([[[4, 1, 3]], [[2, 0, -1]]])
+    weights = np.array([[[0.5, 0.1, 0.4]], [[0.7, 0.3, 9.0]]])
+    resident = np.array([[[1, 0, 1]], [[0, 1, -1]]])
+    wide = RoutingTrace(ids, [0, 0], 5, expert_weights=weights, resident=resident)
+    narrow = served_part(wide, 2)
+    assert narrow.expert_ids.tolist() == [[[4, 3]], [[2, 0]]]
+    assert narrow.expert_weights.tolist() == np.float32([[[0.5, 0.4]], [[0.7, 0.3]]]).tolist()
+    assert narrow.resident.tolist() == [[[1, 1]], [[0, 1]]]
+    with pytest.raises(SettingError, match="served must be from 1 to the 3 slots recorded, got 4"):
+        served_part(wide, 4)
+    with pytest.raises(SettingError, match="served must be left out for a trace without gate weights"):
+        served_part(RoutingTrace(ids, [0, 0], 5), 2)
 
 
 def test_rules_that_the_replays_do_not_know_are_named(plain_trace):

@@ -37,6 +37,7 @@ def diagnose(
     policies: Sequence[str] = (),
     calibration: Calibration | None = None,
     link: str = "disk-random",
+    candidates: RoutingTrace | None = None,
     progress: Progress = lambda description, done, total: None,
 ) -> Diagnosis:
     """Replay a trace and answer everything that it can answer.
@@ -49,6 +50,7 @@ def diagnose(
         policies: Which to compare beside LRU and Belady; all if none are named.
         calibration: Of the machine, for times.
         link: How a miss is served there.
+        candidates: The same routing with more experts of each token than served it, for rerouting.
         progress: Told `(description, done, total)`.
 
     Raises:
@@ -71,7 +73,7 @@ def diagnose(
     step(3)
     order = skew_or_order(trace, budget, semantics)
     step(4)
-    remedies = remedies_of(trace, budget, semantics, results, order, unanswered)
+    remedies = remedies_of(trace, budget, semantics, results, order, unanswered, candidates)
     step(5)
     sticky = stickiness_of(trace, order, semantics, unanswered)
     lru, belady = reports["lru"], reports["belady"]

@@ -12,6 +12,7 @@ from stickymoe.cache.calibration import Calibration
 from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import SettingError
 from stickymoe.experiments.diagnosis.budget import ModelSizes, budget_for
+from stickymoe.experiments.diagnosis.candidates import served_part
 from stickymoe.experiments.diagnosis.diagnosis import Progress, diagnose
 from stickymoe.experiments.diagnosis.facts import facts_of
 from stickymoe.experiments.diagnosis.profile import ProfileDiagnosis, diagnose_profile
@@ -29,6 +30,7 @@ def diagnose_input(
     budget: Mapping[str, Any] | None = None,
     policies: Sequence[str] = (),
     expert_bytes: int | None = None,
+    served: int | None = None,
     calibration: Calibration | None = None,
     link: str = "disk-random",
     progress: Progress = lambda description, done, total: None,
@@ -42,6 +44,7 @@ def diagnose_input(
         budget: The keyword arguments of `budget_for`: `slots`, `share` or `total_bytes`, and `asked`.
         policies: Policies to compare; all if none are named.
         expert_bytes: Size of one expert, where the trace does not say.
+        served: Experts that serve a token, where the trace recorded more ranks; the others are candidates.
         calibration: Of the machine, for times.
         link: How a miss is served there.
         progress: Told `(description, done, total)`.
@@ -51,11 +54,20 @@ def diagnose_input(
         told = None if expert_bytes is None else (expert_bytes,) * found.num_layers
         sizes = ModelSizes(found.num_experts, found.num_layers, 1, told)
         return diagnose_profile(found, budget_for(sizes, semantics.scope, **(budget or {})), name)
-    trace = with_expert_bytes(found, expert_bytes)
+    candidates = with_expert_bytes(found, expert_bytes)
+    trace = candidates if served is None else served_part(candidates, served)
     facts = facts_of(trace, name)
     size = budget_for(facts.sizes, semantics.scope, **(budget or {}))
     return diagnose(
-        trace, facts, size, semantics, policies=policies, calibration=calibration, link=link, progress=progress
+        trace,
+        facts,
+        size,
+        semantics,
+        policies=policies,
+        calibration=calibration,
+        link=link,
+        candidates=candidates,
+        progress=progress,
     )
 
 

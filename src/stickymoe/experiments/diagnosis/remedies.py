@@ -11,6 +11,7 @@ from stickymoe.cache.reroute import simulate_rerouting
 from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import StickyMoEError
 from stickymoe.experiments.diagnosis.budget import Budget
+from stickymoe.experiments.diagnosis.candidates import require_candidates
 from stickymoe.experiments.diagnosis.locality import SkewOrOrder
 from stickymoe.experiments.diagnosis.parts import first_part
 from stickymoe.experiments.diagnosis.policies import PolicyResult, best_online
@@ -28,7 +29,7 @@ class Remedy:
     """Something to try at the same budget.
 
     Args:
-        kind: `policy`, `split`, `pool`, `pinning`, `prefetching` or `dropping`.
+        kind: `policy`, `split`, `pool`, `pinning`, `prefetching`, `dropping` or `rerouting`.
         name: What it is.
         hit_rate: With it; for rules that drop experts, lookups spared count as hits.
         baseline: LRU on the same tokens.
@@ -66,14 +67,26 @@ def remedies_of(
     results: list[PolicyResult],
     seen: SkewOrOrder,
     unanswered: dict[str, str],
+    candidates: RoutingTrace | None = None,
 ) -> list[Remedy]:
-    """Try what can be tried; the reason why something cannot goes into `unanswered`."""
+    """Try what can be tried; the reason why something cannot goes into `unanswered`.
+
+    Args:
+        trace: The routing.
+        budget: The cache's size.
+        semantics: How to count.
+        results: Of all policies at the budget.
+        seen: What LRU lives on.
+        unanswered: Gets the reasons.
+        candidates: The same routing with more experts of each token than served it; None where they are not known.
+    """
     tries: dict[str, Try] = {
         "would another policy pay": lambda: _policy(results),
         "would a pool or a split pay": lambda: _splits(trace, budget, semantics),
         "would pinning pay": lambda: _pinning(seen),
         "would prefetching pay": lambda: _prefetch(trace, budget, semantics),
         "would dropping pay": lambda: _dropping(trace, budget, semantics),
+        "would rerouting pay": lambda: _rerouting(trace, candidates, budget, semantics),
     }
     found: list[Remedy] = []
     for question, attempt in tries.items():
@@ -139,6 +152,26 @@ def _dropping(trace: RoutingTrace, budget: Budget, semantics: Semantics) -> Iter
             report.plain_hit_rate,
             f"{percent(report.dropped_share, 1)} of choices and {percent(report.mass_lost, 1)} of gate mass, weights "
             f"below {percent(threshold)} of the token's largest{told}",
+        )
+
+
+def _rerouting(
+    trace: RoutingTrace, candidates: RoutingTrace | None, budget: Budget, semantics: Semantics
+) -> Iterator[Remedy]:
+    _require_plain(semantics)
+    wide, served = require_candidates(trace, candidates), trace.top_k
+    part, told = first_part(wide, _SAMPLE)
+    for ranks in sorted({min(served + served // 2 + served % 2, wide.top_k), min(2 * served, wide.top_k)}):
+        report = simulate_rerouting(
+            part, "max-rank", ranks, budget.slots, served=served, scope=semantics.scope, reset=semantics.reset
+        )
+        yield Remedy(
+            "rerouting",
+            f"resident experts of the first {ranks} ranks instead of misses",
+            report.hit_rate,
+            report.plain_hit_rate,
+            f"{percent(report.changed_share, 1)} of choices changed, {percent(report.mass_lost, 1)} of gate mass lost; "
+            f"how the text changes a replay cannot tell{told}",
         )
 
 
