@@ -6,10 +6,12 @@ import click
 
 from stickymoe import __version__
 from stickymoe.cli.calibrate import calibrate
+from stickymoe.cli.compare import compare
 from stickymoe.cli.data import data
 from stickymoe.cli.demo import demo
 from stickymoe.cli.diagnose import diagnose
 from stickymoe.cli.evaluate import evaluate
+from stickymoe.cli.export import export
 from stickymoe.cli.generate import generate
 from stickymoe.cli.group import StickyGroup
 from stickymoe.cli.measure import measure
@@ -18,6 +20,7 @@ from stickymoe.cli.simulate import simulate
 from stickymoe.cli.sweep import sweep
 from stickymoe.cli.trace import trace
 from stickymoe.cli.train import train
+from stickymoe.cli.tune import tune
 
 
 @click.group("stickymoe", cls=StickyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,5 +34,21 @@ def main() -> None:
     """
 
 
-for command in (demo, sweep, report, data, train, evaluate, generate, trace, measure, simulate, diagnose, calibrate):
+for command in (
+    demo,
+    sweep,
+    report,
+    data,
+    train,
+    tune,
+    evaluate,
+    generate,
+    export,
+    trace,
+    compare,
+    measure,
+    simulate,
+    diagnose,
+    calibrate,
+):
     main.add_command(command)

@@ -5,7 +5,7 @@ from stickymoe.training.callbacks import read_log
 from stickymoe.training.checkpoints import newest_good_checkpoint
 from stickymoe.training.evaluate import evaluate
 from stickymoe.training.evaluation import Evaluation
-from stickymoe.training.freezing import fingerprint, train_routers_only
+from stickymoe.training.freezing import fingerprint, router_parameters, train_only, train_routers_only
 from stickymoe.training.interrupts import Interrupted
 from stickymoe.training.mixin import StickyTrainerMixin
 from stickymoe.training.sticky_objective import StepShare, StickyObjective
@@ -23,5 +23,7 @@ __all__ = [
     "fingerprint",
     "newest_good_checkpoint",
     "read_log",
+    "router_parameters",
+    "train_only",
     "train_routers_only",
 ]
