@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from stickymoe.losses import Objective, sum_across_ranks
 from stickymoe.training.accumulation import PAIR_DOCUMENTS
-from stickymoe.training.meter import PER_LAYER, Meter, StepFigures, summarise_steps
+from stickymoe.training.curves import curves_of
+from stickymoe.training.meter import Meter, StepFigures, summarise_steps
 from stickymoe.training.own_aux import OwnAuxLoss, own_aux_coefficient, own_aux_loss, weight_in
+from stickymoe.training.restoring import RestoresExperts
 from stickymoe.training.sticky_objective import StickyObjective
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ else:
     _Base = object
 
 
-class StickyTrainerMixin(_Base):
+class StickyTrainerMixin(RestoresExperts, _Base):
     """Adds the terms of an objective to the loss of a Trainer, whatever it trains and however it computes its loss.
 
         class StickySFTTrainer(StickyTrainerMixin, SFTTrainer): ...
@@ -37,7 +39,7 @@ class StickyTrainerMixin(_Base):
 
     In evaluation mode nothing is added. The log gets, beside the Trainer's own figures, each term unweighted, by itself
     (`consistency`) and by layer (`consistency/layer_3`), the model's own `aux_loss`, measures of routing, and
-    `loss_without_terms`.
+    `loss_without_terms`. A run that is resumed gets its experts back, see `RestoresExperts`.
 
     Args:
         args: What the Trainer takes.
@@ -115,7 +117,7 @@ class StickyTrainerMixin(_Base):
         inputs = {name: value for name, value in inputs.items() if name != PAIR_DOCUMENTS}
         # Some Trainers run the model again for the sake of outputs: they are asked for only where there is no other way
         asked = return_outputs or (self.args.torch_compile and not hasattr(self, "aux_loss_enabled"))
-        found = super().compute_loss(model, inputs, return_outputs=asked, num_items_in_batch=num_items_in_batch)
+        found: Any = super().compute_loss(model, inputs, return_outputs=asked, num_items_in_batch=num_items_in_batch)
         loss, outputs = found if asked else (found, None)
         if model.training:
             loss = self._with_terms(loss, outputs, documents, num_items_in_batch)
@@ -195,21 +197,3 @@ class StickyTrainerMixin(_Base):
                 row["loss_without_terms"] = row.pop("cross_entropy")
                 logs |= curves_of(row, self.sticky.layer_names)
         super().log(logs, start_time)
-
-
-def curves_of(row: dict[str, Any], layers: tuple[str, ...]) -> dict[str, float]:
-    """Return a row for trackers that draw curves: lists become one curve a layer, and measures their mean."""
-    curves: dict[str, float] = {}
-    for name, value in row.items():
-        if name == "terms_by_layer":
-            for term, values in value.items():
-                if len(values) == len(layers):
-                    curves |= {f"{term}/layer_{layer}": each for layer, each in zip(layers, values, strict=True)}
-        elif name in PER_LAYER:
-            known = {layer: each for layer, each in zip(layers, value, strict=True) if each is not None}
-            curves |= {f"{name}/layer_{layer}": each for layer, each in known.items()}
-            if known:
-                curves[name] = sum(known.values()) / len(known)
-        elif name not in ("step", "epoch") and value is not None:
-            curves[name] = value
-    return curves

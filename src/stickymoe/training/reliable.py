@@ -18,9 +18,10 @@ from stickymoe.training.architecture import require_same_architecture
 from stickymoe.training.interrupts import Interrupted, StopSignals
 from stickymoe.training.memory import keep_freed_memory
 from stickymoe.training.quiet import without_progress_bars
+from stickymoe.training.restoring import RestoresExperts
 
 
-class ReliableTrainer(Trainer):
+class ReliableTrainer(RestoresExperts, Trainer):
     """Keeps the promises about checkpoints; what is trained is the subclass' affair.
 
     A kill at any moment costs the steps since the last checkpoint and nothing else: resumed, the run ends with the

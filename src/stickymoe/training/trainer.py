@@ -14,10 +14,11 @@ from stickymoe.training.accumulation import count_targets
 from stickymoe.training.arguments import StickyArguments
 from stickymoe.training.callbacks import LogFile, Progress, ProgressReport
 from stickymoe.training.collapse import CollapseAlarm
+from stickymoe.training.curves import curves_of
 from stickymoe.training.finite import require_finite
 from stickymoe.training.fitting import require_fitting
 from stickymoe.training.meter import summarise_steps
-from stickymoe.training.mixin import StickyTrainerMixin, curves_of
+from stickymoe.training.mixin import StickyTrainerMixin
 from stickymoe.training.model_inputs import fitted_inputs
 from stickymoe.training.own_aux import own_aux_coefficient, own_aux_loss
 from stickymoe.training.reliable import ReliableTrainer
