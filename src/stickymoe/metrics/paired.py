@@ -8,7 +8,7 @@ from stickymoe.core.errors import TraceError
 from stickymoe.core.settings import require_one_of
 from stickymoe.metrics.intervals import Interval, Resampling, resampled
 from stickymoe.metrics.switching import EXPERT_OVERLAP, SET_SWITCH_RATE, SWITCH_RATE, pairs
-from stickymoe.metrics.tally import Figure, Tally, by_layer
+from stickymoe.metrics.tally import Figure, Tally, by_layer, ratio
 from stickymoe.metrics.units import Units, units_of
 from stickymoe.metrics.utilisation import entropy_figure, load_figures, tokens_per_expert
 from stickymoe.traces import RoutingTrace
@@ -89,8 +89,9 @@ def _redrawn(counted: Counted, draws: np.ndarray) -> np.ndarray:
     sums = [tally(trace, layer, units) for layer in range(trace.num_layers)]
     if figure.pooled:
         return resampled(np.sum(sums, axis=0), figure.of, draws)
-    means: np.ndarray = np.mean([resampled(layer, figure.of, draws) for layer in sums], axis=0)
-    return means
+    values = np.array([resampled(layer, figure.of, draws) for layer in sums])
+    known = ~np.isnan(values)
+    return ratio(np.where(known, values, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))
 
 
 def _catalogue(trace: RoutingTrace) -> dict[str, tuple[Tally, Figure]]:

@@ -1,14 +1,16 @@
 """Opening checkpoints: what is whole opens and can be captured, what is not ends in one line before weights load."""
 
 import json
+import shutil
 
+import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from stickymoe.capture import capture_routing
-from stickymoe.capture.opening import memory, open_model
+from stickymoe.capture.opening import memory, open_model, place
 from stickymoe.capture.opening.weights import read_weights
 from stickymoe.capture.tiny import tiny_config, tiny_model
 from stickymoe.core.errors import CaptureError, CheckpointError, SettingError
@@ -73,13 +75,50 @@ def test_what_is_no_checkpoint_is_told_from_what_is_not_there(tmp_path, checkpoi
 
 
 def test_a_name_on_a_hub_that_does_not_answer_is_told(monkeypatch):
-    import stickymoe.capture.opening.place as place
-
     def unreachable(*_):
         raise place.HubUnreachable("hub not reachable: no network")
 
     monkeypatch.setattr(place, "download", unreachable)
     assert "no network" in refused(CheckpointError, "somebody/some-model")
+
+
+def test_from_the_hub_everything_but_the_weights_is_looked_at_first(checkpoint, tmp_path, monkeypatch):
+    hub, asked = tmp_path / "snapshot", []
+
+    def snapshot(name, allow_patterns, local_files_only=False):
+        asked.append(tuple(allow_patterns))
+        hub.mkdir(exist_ok=True)
+        for pattern in allow_patterns:
+            for path in checkpoint.glob(pattern):
+                shutil.copy(path, hub)
+        return str(hub)
+
+    monkeypatch.setattr(place, "download", lambda name, file, kind: checkpoint / file)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    opened = open_model("somebody/mixtral", device="cpu")
+    assert (opened.name, opened.folder) == ("somebody/mixtral", hub)
+    assert ["*.safetensors" in patterns for patterns in asked] == [False, True]
+    tiny_config("doge").save_pretrained(checkpoint)
+    refused(CaptureError, "somebody/mixtral")
+    assert not any("*.safetensors" in patterns for patterns in asked[2:])
+
+
+def test_a_hub_that_breaks_off_is_told_in_one_line(monkeypatch, checkpoint):
+    def broken(*_, **__):
+        raise RuntimeError("403 Client Error\nlong story")
+
+    monkeypatch.setattr(place, "download", lambda name, file, kind: checkpoint / file)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", broken)
+    assert "403 Client Error; give the path" in refused(CheckpointError, "somebody/mixtral")
+
+
+def test_four_bit_weights_are_counted_as_what_they_become(checkpoint, edit, monkeypatch):
+    values = sum(tensor.values for tensor in read_weights(checkpoint).tensors.values())
+    monkeypatch.setattr(memory, "available_ram_bytes", lambda: values * 2)
+    edit(checkpoint / "config.json", quantization_config={"quant_method": "mxfp4"})
+    assert "unpacked from 4 bits" in refused(CheckpointError, checkpoint)
+    edit(checkpoint / "config.json", quantization_config={"quant_method": "awq", "bits": 4})
+    assert "quantised form" in refused(CheckpointError, checkpoint)
 
 
 def test_a_dense_model_is_refused_before_its_weights_are_looked_for(tokenizer, tmp_path):

@@ -35,7 +35,8 @@ def opened(tokenizer, tmp_path_factory):
                 more = {"expert_intermediate_size": 8, "max_position_embeddings": 64, "initializer_range": 0.3}
                 model = StickyMoEForCausalLM(StickyMoEConfig(**sizes, **more)).eval()
             else:
-                model = tiny_model(family, vocab_size=VOCABULARY)
+                more = {"vocab_size_per_layer_input": VOCABULARY} if family == "gemma4" else {}
+                model = tiny_model(family, vocab_size=VOCABULARY, **more)
             model.generation_config.eos_token_id = None
             known[family] = OpenedModel(family, model, tokenizer, tmp_path_factory.mktemp(family))
         return known[family]

@@ -12,8 +12,10 @@ import torch
 from stickymoe.cache import simulate
 from stickymoe.capture import capture_routing
 from stickymoe.capture.discovery import find_stacks
+from stickymoe.capture.families import FAMILIES
 from stickymoe.capture.recording import Recording, find_texts, record_trace
 from stickymoe.capture.recording.run_batch import Writing
+from stickymoe.capture.tiny import families, model_class
 from stickymoe.core.errors import CaptureError, SettingError, StorageError
 from stickymoe.metrics import measure
 from stickymoe.traces import DECODE, RoutingTrace
@@ -165,24 +167,43 @@ def test_the_trace_says_where_it_comes_from_and_what_an_expert_weighs(opened, te
     json.dumps(told)
 
 
-@pytest.mark.parametrize("family", ["longcat_flash", "zaya", "jetmoe", "deepseek_v4", "llama4", "inkling2_loop"])
-def test_families_that_depart_from_the_contract_are_recorded_too(opened, text, tmp_path, family):
-    out = tmp_path / "trace.parquet"
-    record_trace(opened(family), find_texts(text), out, Recording(chunk=8, max_tokens=24))
+def causal_families():
+    taken = [family for family in families() if not (family in FAMILIES and FAMILIES[family].refused)]
+    return [family for family in taken if model_class(family).__name__.endswith("ForCausalLM")]
+
+
+@pytest.mark.parametrize("family", causal_families())
+def test_all_families_are_recorded_with_padding_and_cache_as_they_route_alone(opened, text, tmp_path, family):
+    model, out = opened(family), tmp_path / "trace.parquet"
+    writing = Writing(tokens=2, temperature=0)
+    record_trace(model, find_texts(text), out, Recording(chunk=7, batch_size=3, max_tokens=17, writing=writing))
     trace = RoutingTrace.load(out)
-    with torch.no_grad(), capture_routing(opened(family).model) as capture:
-        opened(family).model(input_ids=torch.tensor(trace.token_ids[:8])[None])
-    assert trace.names == capture.last.layer_names
-    experts = 4
-    for layer, ids in enumerate(capture.routing.expert_ids):
-        weights = capture.routing.expert_weights[layer][0]
-        for token in range(8):
-            real = [
-                expert
-                for expert, weight in zip(ids[0, token].tolist(), weights[token].tolist(), strict=True)
-                if expert < experts and weight != 0
-            ]
-            assert sorted(real) == sorted(trace.expert_ids[token, layer][trace.expert_ids[token, layer] >= 0].tolist())
+    with_weights, loads = trace.num_experts, 0
+    for first, last in pairwise(trace.sequence_starts()):
+        with torch.no_grad(), capture_routing(model.model) as capture:
+            model.model(input_ids=torch.tensor(trace.token_ids[first:last].copy())[None], use_cache=False)
+        assert trace.names == capture.last.layer_names
+        for layer, ids in enumerate(capture.routing.expert_ids):
+            for token in range(last - first):
+                weights = capture.routing.expert_weights[layer][0, token].tolist()
+                chosen = zip(ids[0, token].tolist(), weights, strict=True)
+                expected = [expert for expert, weight in chosen if expert < with_weights and weight != 0]
+                found = trace.expert_ids[first + token, layer]
+                assert sorted(found[found >= 0].tolist()) == sorted(expected)
+                loads += len(expected)
+    assert loads == np.count_nonzero(trace.expert_ids >= 0) > 0
+    assert (trace.expert_bytes > 0).all()
+
+
+def test_experts_weigh_what_one_of_them_holds_also_where_the_stack_has_slices_for_none(opened, text, tmp_path):
+    out = tmp_path / "trace.parquet"
+    # gate and up (2 x 8 x 16) and down (16 x 8); the own model: up, down and both biases
+    sizes = {"longcat_flash": 3 * 8 * 16, "dbrx": 3 * 8 * 16, "stickymoe": 2 * 8 * 16 + 8 + 16}
+    attention = opened("jetmoe").model.model.layers[0].self_attention.experts
+    sizes["jetmoe"] = sum(part.weight[0].numel() for part in (attention.input_linear, attention.output_linear))
+    for family, values in sizes.items():
+        record_trace(opened(family), find_texts(text), out, Recording(chunk=7, max_tokens=7))
+        assert RoutingTrace.load(out).expert_bytes[0] == 4 * values
 
 
 def test_hooks_are_gone_afterwards_also_after_an_error(opened, text, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from stickymoe.capture.opening.configuration import outline, read_config
 from stickymoe.capture.opening.memory import require_room
-from stickymoe.capture.opening.place import find_place
+from stickymoe.capture.opening.place import Place, find_place
 from stickymoe.capture.opening.tokenizer import load_tokenizer
 from stickymoe.capture.opening.verified import require_captured
-from stickymoe.capture.opening.weights import Weights, read_weights
+from stickymoe.capture.opening.weights import read_weights
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_one_of
 from stickymoe.model.checkpoint import checkpoint_errors, load_report, require_its_own_weights
@@ -48,6 +49,62 @@ class OpenedModel:
         return 0
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedModel:
+    """A checkpoint that passed every test that needs no weights in memory; `load` does the rest.
+
+    Attributes:
+        place: Where it lies.
+        config: Its configuration.
+        parameters: How many numbers it is made of.
+        tokenizer: Its tokenizer.
+        dtype: Of the weights; None as saved.
+        device: Where to.
+    """
+
+    place: Place
+    config: PreTrainedConfig
+    parameters: int
+    tokenizer: PreTrainedTokenizerBase
+    dtype: torch.dtype | None
+    device: torch.device
+
+    def load(self, *, for_training: bool = False) -> OpenedModel:
+        """Load the weights; see `open_model`."""
+        require_room(self.place.name, *self._needed, self.device)
+        model = _loaded(self.place.folder, self.config, self.dtype, self.device)
+        require_captured(model)
+        model.train(for_training)
+        return OpenedModel(self.place.name, model, self.tokenizer, self.place.folder)
+
+    @cached_property
+    def _needed(self) -> tuple[int, str]:
+        """Bytes of the weights and what they become; quantised weights are counted as they are stored."""
+        weights = read_weights(self.place.folder)
+        quantised = getattr(self.config, "quantization_config", None)
+        if _unpacks(quantised, self.device):
+            return self.parameters * torch.bfloat16.itemsize, "bfloat16, unpacked from 4 bits"
+        if quantised is not None:
+            return weights.bytes_in(None), "quantised form"
+        becomes = self.dtype or getattr(self.config, "dtype", None) or weights.dtype
+        return weights.bytes_in(becomes), str(becomes or "their own types").removeprefix("torch.")
+
+
+def prepare_model(
+    name: str | Path, *, dtype: torch.dtype | str | None = None, device: torch.device | str | None = None
+) -> PreparedModel:
+    """Look for everything that can be wrong with a checkpoint, and load no weights; see `open_model`."""
+    wanted, target = _dtype(dtype), _device(device)
+    place = find_place(name)
+    config = read_config(place.folder)
+    parameters = sum(parameter.numel() for parameter in outline(config, place.folder).parameters())
+    tokenizer = load_tokenizer(place.folder, config)
+    place.fetch_weights()
+    prepared = PreparedModel(place, config, parameters, tokenizer, wanted, target)
+    require_room(place.name, *prepared._needed, target)
+    return prepared
+
+
 def open_model(
     name: str | Path,
     *,
@@ -79,19 +136,8 @@ def open_model(
         CaptureError: The model is dense, or its routing cannot be captured.
         SettingError: There is no such type or device.
     """
-    wanted = _dtype("float32" if dtype is None and for_training else dtype)
-    target = _device(device)
-    place = find_place(name)
-    config = read_config(place.folder)
-    outline(config, place.folder)
-    tokenizer = load_tokenizer(place.folder, config)
-    place.fetch_weights()
-    weights = read_weights(place.folder)
-    _require_room(place.name, weights, config, wanted, target)
-    model = _loaded(place.folder, config, wanted, target)
-    require_captured(model)
-    model.train(for_training)
-    return OpenedModel(place.name, model, tokenizer, place.folder)
+    wanted = "float32" if dtype is None and for_training else dtype
+    return prepare_model(name, dtype=wanted, device=device).load(for_training=for_training)
 
 
 def _loaded(folder: Path, config: PreTrainedConfig, dtype: torch.dtype | None, device: torch.device) -> PreTrainedModel:
@@ -115,14 +161,10 @@ def _loaded(folder: Path, config: PreTrainedConfig, dtype: torch.dtype | None, d
     return opened
 
 
-def _require_room(
-    name: str, weights: Weights, config: PreTrainedConfig, dtype: torch.dtype | None, device: torch.device
-) -> None:
-    """Refuse a device with too little memory; quantised weights are counted as they are stored."""
-    quantised = getattr(config, "quantization_config", None) is not None
-    becomes = None if quantised else dtype or getattr(config, "dtype", None) or weights.dtype
-    told = "quantised form" if quantised else str(becomes or "their own types").removeprefix("torch.")
-    require_room(name, weights.bytes_in(becomes), told, device)
+def _unpacks(quantised: Any, device: torch.device) -> bool:
+    """Tell whether transformers turns quantised weights into plain ones: MXFP4 (gpt-oss) without a GPU."""
+    told = quantised if isinstance(quantised, dict) else getattr(quantised, "__dict__", {})
+    return device.type == "cpu" and str(told.get("quant_method", "")).rpartition(".")[2].lower() == "mxfp4"
 
 
 def _dtype(asked: torch.dtype | str | None) -> torch.dtype | None:

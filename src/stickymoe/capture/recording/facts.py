@@ -48,10 +48,9 @@ def layer_facts(model: nn.Module, seen: CapturedPass) -> LayerFacts:
     experts, sizes = [], []
     for name, gates in zip(seen.layer_names, routing.gate_probs, strict=True):
         layer = layers[name.partition("#")[0]]
-        module = layer.experts if layer.experts is not None else _beside(stacks[0], layer)
-        count = layer.family.num_experts(module, gates.shape[-1])
+        count = layer.family.num_experts(layer.experts, gates.shape[-1])
         experts.append(count)
-        sizes.append(_bytes(module) // count)
+        sizes.append(_expert_bytes(stacks[0], layer, count))
     known = np.array(sizes, dtype=np.int64) if all(sizes) else None
     return LayerFacts(seen.layer_names, tuple(experts), known)
 
@@ -60,13 +59,22 @@ def _are(one: Sequence[MoELayer], other: Sequence[MoELayer]) -> bool:
     return [layer.path for layer in one] == [layer.path for layer in other]
 
 
-def _beside(stack: nn.Module, layer: MoELayer) -> nn.Module | None:
-    experts = getattr(stack.get_submodule(layer.path.rpartition(".")[0]), "experts", None)
-    return experts if isinstance(experts, nn.Module) else None
+def _expert_bytes(stack: nn.Module, layer: MoELayer, count: int) -> int:
+    """Return the bytes of one of a layer's `count` experts; 0 where they cannot be told apart.
 
-
-def _bytes(module: nn.Module | None) -> int:
-    return 0 if module is None else sum(parameter.nbytes for parameter in module.parameters())
+    Where the router has no experts beside it, stacked weights in the block around it are the experts'.
+    """
+    block = stack.get_submodule(layer.path.rpartition(".")[0])
+    experts = layer.experts if layer.experts is not None else getattr(block, "experts", None)
+    holder = experts if isinstance(experts, nn.Module) else block
+    routers = {id(parameter) for router in layer.routers for parameter in router.parameters()}
+    total = 0
+    for parameter in holder.parameters():
+        if parameter.ndim == 3 and parameter.shape[0] >= count:  # a slice an expert, some with slices never used
+            total += parameter.nbytes // parameter.shape[0]
+        elif holder is experts and id(parameter) not in routers:
+            total += parameter.nbytes // count
+    return total
 
 
 def provenance(name: str, model: Any, **more: Any) -> dict[str, Any]:

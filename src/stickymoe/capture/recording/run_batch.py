@@ -13,6 +13,8 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from stickymoe.capture.recording.prompts import Prompt
 
+_FEW_LOGITS: dict[str, Any] = {"logits_to_keep": 1, "return_logits": False}  # transformers' way, and our own
+
 
 @dataclass(frozen=True)
 class Writing:
@@ -54,7 +56,8 @@ def padded(prompts: Sequence[Prompt], fill: int, device: torch.device, *, left: 
 def read_batch(model: PreTrainedModel, prompts: Sequence[Prompt], fill: int) -> Ran:
     """Run the prompts in one pass, padded on the right, and compute no logits that nobody asked for."""
     ids, real = padded(prompts, fill, model.device, left=False)
-    few = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+    known = inspect.signature(model.forward).parameters
+    few = {name: value for name, value in _FEW_LOGITS.items() if name in known}
     model(input_ids=ids, attention_mask=real, use_cache=False, **few)
     return Ran(ids, real.bool())
 

@@ -105,10 +105,9 @@ def _lookahead(first: Subject, second: Subject, resampling: Resampling) -> Itera
     for name, label in LOOKAHEAD.items():
         one, other = recalls[0].get(name), recalls[1].get(name)
         if one is not None and other is not None:
-            found = _estimate(one), _estimate(other)
-            estimates = (*found, Estimate(found[1].value - found[0].value))
-            layers = (one.per_layer, other.per_layer)
-            yield Line(f"recall_{name}", "price", f"foretold by {label}", "share", *estimates, layers)
+            before, after = _estimate(one), _estimate(other)
+            change, layers = Estimate(after.value - before.value), (one.per_layer, other.per_layer)
+            yield Line(f"recall_{name}", "price", f"foretold by {label}", "share", before, after, change, layers)
 
 
 def _bounds(first: Subject, second: Subject, one: list[Curve], other: list[Curve]) -> Iterator[Line]:
