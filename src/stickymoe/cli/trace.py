@@ -151,9 +151,10 @@ def record(
             done = record_trace(
                 opened, texts, out, asked, should_stop=lambda: signals.received is not None, progress=report
             )
+    many = "sequence" if done.sequences == 1 else "sequences"
     phases = f" ({done.tokens - done.decoded:,} of prefill, {done.decoded:,} of decode)" if done.decoded else ""
     if done.path is not None:
-        click.echo(f"{out}: {done.tokens:,} tokens{phases} in {done.sequences:,} sequences, {done.layers} layers")
+        click.echo(f"{out}: {done.tokens:,} tokens{phases} in {done.sequences:,} {many}, {done.layers} layers")
     if done.stopped:
         kept = f"{out} holds these" if done.path else f"{out} was not written"
         click.echo(f"stopped after {done.sequences:,} of {done.planned:,} sequences; {kept}", err=True)

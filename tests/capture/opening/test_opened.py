@@ -14,6 +14,7 @@ from stickymoe.capture.opening import memory, open_model, place
 from stickymoe.capture.opening.weights import read_weights
 from stickymoe.capture.tiny import tiny_config, tiny_model
 from stickymoe.core.errors import CaptureError, CheckpointError, SettingError
+from stickymoe.model import StickyMoEConfig
 
 pytestmark = pytest.mark.hf
 
@@ -126,6 +127,11 @@ def test_a_dense_model_is_refused_before_its_weights_are_looked_for(tokenizer, t
         "llama", vocab_size=288, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2
     ).save_pretrained(tmp_path)
     assert "dense model, LlamaForCausalLM" in refused(CaptureError, tmp_path)
+
+
+def test_a_model_of_one_expert_a_layer_is_dense(tmp_path):
+    StickyMoEConfig(num_experts=1, num_experts_per_tok=1).save_pretrained(tmp_path)
+    assert "each of its layers has one expert" in refused(CaptureError, tmp_path)
 
 
 def test_a_family_that_is_refused_says_why(tmp_path):

@@ -88,6 +88,11 @@ def outline(config: PreTrainedConfig, folder: Path) -> PreTrainedModel:
             f"{folder} holds a dense model, {type(model).__name__}: no layer chooses between experts; give a "
             f"Mixture-of-Experts model, or, if it is one, {HOW_TO}"
         ) from error
+    if getattr(config.get_text_config(), "num_experts", None) == 1:
+        raise CaptureError(
+            f"{folder} holds a dense model: each of its layers has one expert, which serves every token; give a "
+            "Mixture-of-Experts model"
+        )
     return model
 
 
