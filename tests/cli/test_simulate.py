@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from stickymoe.cache import simulate as replayed
 from stickymoe.cache.calibration import Calibration, Link, Spread, save_calibration
 from stickymoe.cli import main
-from stickymoe.traces import DECODE, PREFILL, RoutingTrace
+from stickymoe.traces import DECODE, PREFILL, RoutingTrace, UsageProfile
 
 
 def run(*words):
@@ -103,6 +103,50 @@ def test_a_calibration_adds_times(file, tmp_path):
     assert "--expert-bytes" in refused.stderr.splitlines()[-1]
 
 
+def test_static_chooses_by_a_profile_of_the_same_model(trace, file, tmp_path):
+    other = RoutingTrace(trace.expert_ids[::-1] // 2 * 2 % 8 + [0, 1], np.zeros(60, int), 8)
+    other.save(tmp_path / "other.parquet")
+    words = (file, "--policy", "static", "--capacity", "3", "--profile", tmp_path / "other.parquet")
+    (row,) = json.loads(run(*words, "--json").stdout)
+    assert row["hits"] == replayed(trace, "static", 3, profile=other).hits
+    done = run(*words, "--policy", "lru")
+    assert re.search(r"^Pinned +3 ", done.stdout, re.MULTILINE)
+    assert "Pinned: chosen by another trace, 6 experts loaded ahead of each of 2 cold starts" in done.stdout
+    (tmp_path / "counts.csv").write_text("layer,expert,count\n0,1,9\n0,2,8\n1,3,7\n")
+    (row,) = json.loads(run(*words[:-1], tmp_path / "counts.csv", "--json").stdout)
+    counts = np.zeros((2, 8), dtype=np.int64)
+    counts[0, 1:3], counts[1, 3] = (9, 8), 7
+    assert row["hits"] == replayed(trace, "static", 3, profile=UsageProfile(counts)).hits
+    assert row["profile"]["from"] == "a usage profile"
+    (tmp_path / "layers.csv").write_text("layer,expert,count\n0,1,9\n1,3,7\n2,7,7\n")
+    RoutingTrace(trace.expert_ids, trace.sequence_ids, 9).save(tmp_path / "experts.parquet")
+    for other_model, found in (("layers.csv", "3 of 8"), ("experts.parquet", "2 of 9")):
+        refused = run(*words[:-1], tmp_path / other_model)
+        assert refused.exit_code == 2
+        line = f"error: cache.profile must be of the trace's model, 2 layers of 8 experts, got '{found}'"
+        assert refused.stderr.splitlines()[-1] == line
+    unused = run(file, "--capacity", "3", "--profile", tmp_path / "other.parquet")
+    assert unused.exit_code == 2
+    assert "profile must be left out unless static is among the policies" in unused.stderr.splitlines()[-1]
+
+
+def test_a_pool_smaller_than_one_tokens_demand_is_warned_of(file):
+    done = run(file, "--capacity", "1,2,8", "--scope", "model")
+    assert [line.split(";")[0] for line in done.stdout.splitlines() if line.startswith("cliff: ")] == [
+        f"cliff: one token asks for 4 slots over 2 layers and the shared pool holds {slots}" for slots in (1, 2)
+    ]
+
+
+def test_a_number_of_slots_beyond_any_machine_is_every_expert(trace, file):
+    for scope in ("layer", "model"):
+        huge, enough = json.loads(run(file, "--capacity", f"{10**30},16", "--scope", scope, "--json").stdout)
+        assert (huge["hits"], huge["semantics"]["capacity"]) == (enough["hits"], 10**30)
+        assert "every expert fits" in huge["description"]
+    assert (
+        replayed(trace, "belady", scope=[10**30, 1]).hits_per_layer[0] == replayed(trace, "belady", 8).hits_per_layer[0]
+    )
+
+
 def test_no_slots_and_more_slots_than_experts_say_what_they_mean(file):
     none, all_of_them = json.loads(run(file, "--capacity", "0,99", "--json").stdout)
     assert none["hits"] == 0
@@ -120,6 +164,18 @@ def test_no_slots_and_more_slots_than_experts_say_what_they_mean(file):
         (["--capacity", "2", "--scope", "layers"], "layers"),
         (["--capacity", "2", "--cost", "absent.json"], "absent.json"),
         (["--capacity", "2", "--policy", "score-ema"], "weights"),
+        (["--capacity=-1"], "a capacity must be a size, got '-1'"),
+        (["--capacity", "nan"], "a capacity must be a size, got 'nan'"),
+        (["--capacity", "0%"], "a share must be above 0% and at most 100%, got '0%'"),
+        (["--capacity", "101%"], "a share must be above 0% and at most 100%"),
+        (["--capacity", f"{10**9}TiB", "--expert-bytes", "1MiB"], "a whole number of bytes from 0 to 2**62 - 1"),
+        (["--capacity", "1MiB", "--expert-bytes=-1"], "a size must be in bytes, such as 512MiB or 4GiB, got '-1'"),
+        (["--capacity", "1MiB", "--expert-bytes", "10%"], "a size must be in bytes"),
+        (["--capacity", "1MiB", "--expert-bytes", "0"], "trace.expert_bytes must be from 1"),
+        (["--capacity", "2", "--prefill", "pass"], "token for a trace without phases or event_ids"),
+        (["--capacity", "2", "--batch", "0"], "--batch"),
+        (["--capacity", "2", "--num-experts", "4"], "num_experts must be what the file declares"),
+        (["--capacity", "2", "--profile", "absent.npz", "--policy", "static"], "absent.npz"),
     ],
 )
 def test_what_cannot_be_replayed_is_one_line_and_exit_code_2(file, words, said):

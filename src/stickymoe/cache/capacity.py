@@ -13,6 +13,8 @@ from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace
 from stickymoe.traces.checks import UNASSIGNED
 
+# More slots than any pool has experts; what the compiled loop can count.
+MOST_SLOTS = 2**62
 # Layers times experts for which tables of every expert are made; a real model has some 10**4 to 10**5.
 MOST_BLOCKS = 2**22
 
@@ -67,12 +69,14 @@ def checked_capacity(capacity: Any, capacity_bytes: Any, settings: CacheSettings
         if len(settings.split) != layout.layers:
             rule = f"as long as the trace has layers, {layout.layers}, where it is a split"
             raise SettingError.broken("cache.scope", rule, f"{len(settings.split)} numbers")
-        return Capacity(settings.split, ones, settings.split, _told(list(settings.split), None))
+        slots = tuple(min(each, MOST_SLOTS) for each in settings.split)
+        return Capacity(slots, ones, slots, _told(list(settings.split), None))
     pools = 1 if settings.pooled else layout.layers
     if capacity_bytes is not None:
         return _of_bytes(capacity_bytes, settings, layout)
-    slots = _slots(capacity, layout.declared * (layout.layers if settings.pooled else 1))
-    return Capacity((slots,) * pools, ones, (slots,) * pools, _told(slots, None))
+    told = _slots(capacity, layout.declared * (layout.layers if settings.pooled else 1))
+    slots = (min(told, MOST_SLOTS),) * pools
+    return Capacity(slots, ones, slots, _told(told, None))
 
 
 def _slots(capacity: Any, experts: int) -> int:
@@ -91,7 +95,7 @@ def _slots(capacity: Any, experts: int) -> int:
 def _of_bytes(capacity_bytes: Any, settings: CacheSettings, layout: Layout) -> Capacity:
     whole = isinstance(capacity_bytes, int | np.integer) and not isinstance(capacity_bytes, bool)
     if not whole or not 0 <= capacity_bytes < 2**62:
-        raise SettingError.broken("cache.capacity_bytes", "a whole number of bytes >= 0", capacity_bytes)
+        raise SettingError.broken("cache.capacity_bytes", "a whole number of bytes from 0 to 2**62 - 1", capacity_bytes)
     sizes = layout.expert_bytes
     if sizes is None:
         way_out = "give expert_bytes, or a capacity in slots"

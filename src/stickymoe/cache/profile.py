@@ -14,6 +14,8 @@ from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace, UsageProfile
 from stickymoe.traces.checks import UNASSIGNED
 
+# Where a choice comes from that knows the whole trace it is judged on.
+HINDSIGHT = "the same trace (hindsight)"
 ProfileSource = RoutingTrace | UsageProfile | float | None
 
 
@@ -53,7 +55,7 @@ def chosen_by_profile(
     """
     learning = 0
     if source is None:
-        counts, told = _uses(trace, settings), {"from": "the same trace (hindsight)", "tokens": trace.num_tokens}
+        counts, told = _uses(trace, settings), {"from": HINDSIGHT, "tokens": trace.num_tokens}
     elif isinstance(source, float) and not isinstance(source, bool):
         if not 0 < source < 1:
             raise SettingError.broken("cache.profile", "a share above 0 and below 1", source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +44,11 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         """Return the bytes."""
         if isinstance(value, int):
             return value
-        found = _parse(value)
-        if found.total_bytes is None and found.slots is None:
-            self.fail(f"a size must be in bytes, such as 512MiB or 4GiB, got {value!r}", param, ctx)
-        return found.total_bytes if found.total_bytes is not None else int(found.slots or 0)
+        with suppress(ValueError):
+            found = _parse(value)
+            if found.share is None:
+                return int(found.slots if found.total_bytes is None else found.total_bytes)  # type: ignore[arg-type]
+        self.fail(f"a size must be in bytes, such as 512MiB or 4GiB, got {value!r}", param, ctx)
 
 
 class Capacities(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only

@@ -57,18 +57,21 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def reads(file: Path, format_: str | None, max_memory: int, **rest: Any) -> Any:
         told = {name: rest.pop(name) for name in _KNOWN}
         given = {name: value for name, value in told.items() if value is not None}
-        return command(file=file, read=functools.partial(_read, file, format_, given, max_memory), **rest)
+        return command(file=file, read=functools.partial(read_file, file, format_, given, max_memory), **rest)
 
     for option in reversed(_OPTIONS):
         reads = option(reads)
     return reads
 
 
-def _read(path: Path, format_: str | None, told: dict[str, Any], max_memory: int) -> RoutingTrace | UsageProfile:
+def read_file(
+    path: Path, format_: str | None = None, told: dict[str, Any] | None = None, max_memory: int = 2**33
+) -> RoutingTrace | UsageProfile:
+    """Read any trace or profile; what it leaves out is told on standard error."""
     from stickymoe.traces import read_trace
 
     with plain_warnings():
-        return read_trace(path, format=format_, max_bytes=max_memory, **told)
+        return read_trace(path, format=format_, max_bytes=max_memory, **(told or {}))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from stickymoe.cache.capacity import MOST_SLOTS
 from stickymoe.core.errors import SettingError
 
 GIB = 2**30
@@ -106,7 +107,7 @@ def budget_for(
         )
     if slots < 1:
         raise SettingError.broken("budget", "at least one slot", slots)
-    return Budget(slots, experts, slot_bytes, asked, scope, total_bytes)
+    return Budget(min(slots, MOST_SLOTS), experts, slot_bytes, asked, scope, total_bytes)
 
 
 def _from_bytes(total: int, slot_bytes: float | None, scope: str, asked: str) -> int:

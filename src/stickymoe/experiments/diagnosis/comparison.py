@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stickymoe.cache import POLICIES, CacheReport, simulate
 from stickymoe.cache.calibration import Calibration
 from stickymoe.cache.cost import LatencyPrediction, predict_latency
+from stickymoe.cache.profile import HINDSIGHT, ProfileSource
 from stickymoe.cache.report import PHASE_NAMES
 from stickymoe.cache.settings import Semantics
 from stickymoe.core.errors import SettingError
@@ -56,6 +57,7 @@ def replay_all(
     capacities: Sequence[tuple[str, dict[str, Any]]],
     semantics: Semantics,
     *,
+    profile: ProfileSource = None,
     calibration: Calibration | None = None,
     link: str = "disk-random",
     progress: Progress = lambda description, done, total: None,
@@ -67,6 +69,7 @@ def replay_all(
         policies: Names of `POLICIES`.
         capacities: The user's words and the argument for `simulate`, one pair a capacity.
         semantics: How to count.
+        profile: What static chooses by; the trace itself if not given.
         calibration: Of the machine, for times.
         link: How a miss is served there.
         progress: Told `(description, done, total)`.
@@ -76,6 +79,8 @@ def replay_all(
     """
     for policy in policies:
         require_one_of("policy", policy, POLICIES)
+    if profile is not None and not any(map(_takes_profile, policies)):
+        raise SettingError.broken("profile", "left out unless static is among the policies", ", ".join(policies))
     facts = facts_of(trace, "")
     if calibration is not None and facts.expert_bytes is None:
         raise SettingError("times need the experts' sizes, which the trace does not know; add --expert-bytes")
@@ -83,7 +88,8 @@ def replay_all(
     jobs = [(policy, asked, argument) for policy in dict.fromkeys(policies) for asked, argument in capacities]
     for number, (policy, asked, argument) in enumerate(jobs):
         progress(f"replaying · {policy} {asked}", number, len(jobs))
-        report = simulate(trace, policy, **argument, **semantics.keywords())
+        source = profile if _takes_profile(policy) else None
+        report = simulate(trace, policy, profile=source, **argument, **semantics.keywords())
         predicted = None
         if calibration is not None and facts.expert_bytes is not None:
             sizes = list(facts.expert_bytes)
@@ -117,8 +123,29 @@ def replay_table(found: Sequence[Replayed]) -> Table:
         cells += [size(each.bytes_per_token)] if sized else []
         if each.predicted is not None:
             cells += [fixed(each.predicted.ms_per_token[1], 2), fixed(each.predicted.tokens_per_second, 2)]
-        table.add_row(label_of(report.semantics["policy"]), *cells)
+        table.add_row(_label(report), *cells)
     return table
+
+
+def notes(found: Sequence[Replayed]) -> list[str]:
+    """Return what to know beside the numbers, each once: what a profile cost, pools smaller than one token's demand."""
+    reports = [each.report for each in found]
+    costs = [
+        f"{_label(each)}: chosen by {each.profile['from']}, "
+        f"{each.profile['loads_ahead']:,} experts loaded ahead of each of {each.profile['cold_starts']:,} cold starts"
+        for each in reports
+        if each.profile
+    ]
+    return list(dict.fromkeys([*costs, *(each.cliff for each in reports if each.cliff is not None)]))
+
+
+def _label(report: CacheReport) -> str:
+    label = label_of(report.semantics["policy"])
+    return label if report.profile.get("from", HINDSIGHT) == HINDSIGHT else "Pinned"
+
+
+def _takes_profile(policy: str) -> bool:
+    return "profile" in POLICIES[policy].needs
 
 
 def _rate(hits: int, misses: int) -> float | None:

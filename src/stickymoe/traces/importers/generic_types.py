@@ -39,7 +39,8 @@ def typed(sample: list[dict[str, Any]]) -> dict[str, tuple[str, pa.DataType]]:
             found[what] = (name, kind)
         elif what in ("layer", "token", "experts", "expert"):
             first = values[name][0]
-            odd = next((value for value in values[name] if type(value) is not type(first)), first)
+            mixed = (value for value in values[name] if type(value) is not type(first))
+            odd = next((value for value in values[name] if _kind(what, [value]) is None), next(mixed, first))
             raise TraceError(f"{name} must be {_RULES[what]}, got {str(odd)[:40]!r}")
     return found
 

@@ -151,7 +151,8 @@ def detect(path: Path) -> Importer:
     for importer in IMPORTERS.values():
         if importer.matches(head):
             return importer
-    found = "a folder" if path.is_dir() else f"{head.size} bytes beginning {head.data[:24]!r}"
+    found = f"{head.size} bytes beginning {head.data[:24]!r}" if head.size else "an empty file"
+    found = "a folder" if path.is_dir() else found
     raise TraceError(
         f"{path} must be a trace in a known format, found {found}; name its format if it is one of the "
         f"{len(IMPORTERS)} that are read: {ALL_FORMATS}"
