@@ -282,6 +282,15 @@ def test_a_model_whose_router_gives_no_numbers_is_no_trace(opened, text, tmp_pat
         record_trace(broken, find_texts(text), tmp_path / "t.parquet", Recording(chunk=8))
 
 
+def test_a_text_of_one_token_is_a_sequence_too(opened, text, tmp_path):
+    text.write_text("S")
+    done = record_trace(opened("mixtral"), find_texts(text), tmp_path / "t.parquet", Recording(writing=GREEDY))
+    trace = RoutingTrace.load(tmp_path / "t.parquet")
+    assert (done.sequences, done.tokens) == (1, 6)
+    assert trace.phases.tolist() == [0, 1, 1, 1, 1, 1]
+    require_as_the_model_routes(trace, opened("mixtral").model)
+
+
 def test_only_one_batch_is_held_at_a_time(opened, text, tmp_path, monkeypatch):
     from stickymoe.capture.recording import record
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stickymoe.cache import hit_rate_curve
+from stickymoe.core.errors import TraceError
 from stickymoe.experiments.comparing.catalogue import SHARES, lru_hits, slots_of
 from stickymoe.experiments.comparing.comparison import compare
 from stickymoe.experiments.comparing.parallel import busiest_of_a_pass, pass_loads, pass_units
@@ -116,6 +117,12 @@ def test_traces_without_a_common_text_have_differences_and_no_intervals(pair):
     assert "no intervals" in found.notes[0]
     assert found.documents == []
     assert summary(found)
+
+
+def test_sequences_of_one_token_have_no_locality_to_compare(pair):
+    one = Subject("one", pair.first.trace.head(1))
+    with pytest.raises(TraceError, match="two tokens or more"):
+        compare(Pair(one, one))
 
 
 def test_the_summary_fits_a_screen_and_names_every_figure(found):

@@ -10,6 +10,9 @@ import torch
 
 from stickymoe.capture import capture_routing
 from stickymoe.capture.opening import open_model
+from stickymoe.capture.recording import find_texts, plan_prompts
+from stickymoe.core.errors import CaptureError
+from stickymoe.experiments.comparing.reading import read_text
 
 pytestmark = pytest.mark.hf
 
@@ -41,6 +44,16 @@ def test_entropy_and_margin_are_those_of_the_gates(pair, models):
             largest, next_one = sorted(row)[:-3:-1]
             assert pair.first.values.gate_entropy_bits[first + place, layer] == pytest.approx(entropy, rel=1e-4)
             assert pair.first.values.gate_margin[first + place, layer] == pytest.approx(largest - next_one, abs=1e-5)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("-inf")])
+def test_predictions_that_are_no_numbers_end_the_comparison(models, records, broken):
+    opened = open_model(models / "a", device="cpu")
+    opened.model.lm_head.register_forward_hook(lambda *given: given[2].index_fill(-1, torch.tensor([67]), broken))
+    prompts = plan_prompts(find_texts(records), opened.tokenizer, length=24)
+    assert any(67 in prompt.token_ids[1:] for prompt in prompts.sequences)
+    with pytest.raises(CaptureError, match="no finite probability"):
+        read_text(opened, prompts, 4, "reading")
 
 
 def test_both_read_the_same_tokens_and_traces_without_tokens_are_no_pair(pair):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from stickymoe.cache import hit_rate_curve
+from stickymoe.core.errors import TraceError
 from stickymoe.data.progress import ProgressCallback, silent
 from stickymoe.experiments.comparing.catalogue import SHARES, Entry, entries, slots_of
 from stickymoe.experiments.comparing.record import Comparison, DocumentLine, Estimate, Line, Side, perplexity
@@ -31,12 +32,16 @@ def compare(pair: Pair, progress: ProgressCallback = silent) -> Comparison:
     Intervals are drawn over sequences, the same ones for both where both routed the same tokens.
 
     Raises:
-        TraceError: A measure is not defined for a trace, such as switches of sequences of one token.
+        TraceError: A trace has no two neighbouring tokens.
     """
     first, second = pair.first, pair.second
     resampling, paired = Resampling(), pair.is_paired
     progress("measuring", 0, None)
     lines = [*_lines(first, second, paired, resampling), *_lookahead(first, second, resampling)]
+    if not any(line.name == "expert_overlap" for line in lines):
+        raise TraceError(
+            "a comparison needs sequences of two tokens or more, which routed side by side; got none in A or B"
+        )
     told = "" if paired else "the two did not route the same tokens: differences have no intervals"
     curves = []
     for number, subject in enumerate((first, second)):

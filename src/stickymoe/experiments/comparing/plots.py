@@ -77,5 +77,5 @@ def _documents(found: Comparison) -> dict[str, Any]:
         "marker": {"color": colour_of(1), "symbol": SYMBOLS[1], "size": 7, "opacity": 0.75},
     }]  # fmt: skip
     layout = axes("perplexity under A", "change under B, %") | {"showlegend": False}
-    layout["yaxis"] |= {"zeroline": True, "zerolinecolor": "var:ink"}
+    layout["yaxis"] |= {"zeroline": True, "zerolinecolor": "var:ink", "rangemode": "tozero"}
     return {"data": data, "layout": layout}

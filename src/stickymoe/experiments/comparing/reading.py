@@ -51,7 +51,7 @@ def read_text(
         progress: Called as `progress(what, done, total)`.
 
     Raises:
-        CaptureError: The model's routing was not seen.
+        CaptureError: The model's routing was not seen, or what it predicts is no number.
     """
     model, sequences = opened.model, prompts.sequences
     told = provenance(opened.name, model)
@@ -69,7 +69,7 @@ def read_text(
             pieces.append(watch.piece(ids, real.bool(), numbers, documents, told))
             keep = real.bool()
             decided = gates.pop()[keep].cpu().numpy()
-            values.append((_surprise(logits, ids, real), decided[..., 0], decided[..., 1]))
+            values.append((_surprise(opened.name, logits, ids, real), decided[..., 0], decided[..., 1]))
             del logits
     progress(what, len(sequences), len(sequences))
     nats, entropy, margin = (np.concatenate(parts) for parts in zip(*values, strict=True))
@@ -86,12 +86,17 @@ def _logits(model: Any, ids: Tensor, real: Tensor, rows: int) -> Tensor:
     return logits
 
 
-def _surprise(logits: Tensor, ids: Tensor, real: Tensor) -> np.ndarray:
+def _surprise(name: str, logits: Tensor, ids: Tensor, real: Tensor) -> np.ndarray:
     """Return -log P(token) of each real token of a batch padded on the right, row by row in float32."""
     found = []
     for row, length in enumerate(real.sum(dim=1).tolist()):
         nats = logits.new_full((length,), math.nan, dtype=torch.float32)
         nats[1:] = cross_entropy(logits[row, : length - 1].float(), ids[row, 1:length], reduction="none")
+        if not bool(nats[1:].isfinite().all()):
+            raise CaptureError(
+                f"{name} gives some token no finite probability; the checkpoint is damaged, or its numbers overflow in "
+                f"{str(logits.dtype).removeprefix('torch.')} (try --dtype bfloat16 or float32)"
+            )
         found.append(nats.cpu().numpy())
     return np.concatenate(found)
 
