@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stickymoe.cache.capacity import Capacity, Layout
 from stickymoe.cache.order import Order
@@ -62,21 +63,23 @@ class Piece:
         groups = self.order.groups[first : last + 1]
         start, stop = int(groups[0]), int(groups[-1])
         rows = slice(start, stop) if self.order.rows is None else self.order.rows[start:stop]
-        ids = self._laid_out("ids", self.ids[rows, layers], np.int32)
+        ids = self.ids[rows, layers]
+        if not (ids.flags.c_contiguous and ids.flags.writeable):  # the compiled loop knows one kind of array
+            ids = self._laid_out("ids", ids, ids.dtype)
         weights = NO_WEIGHTS
         if self.weights is not None:
             weights = self._laid_out("weights", self.weights[rows, layers], np.float32)
         heads = np.ascontiguousarray(self.order.heads[first:last])
         return Requests(ids, weights, np.ascontiguousarray(self.phases[start:stop]), groups - start, heads)
 
-    def _laid_out(self, name: str, values: np.ndarray, dtype: type) -> np.ndarray:
+    def _laid_out(self, name: str, values: np.ndarray, dtype: DTypeLike) -> np.ndarray:
         found = self.scratch(name, values.size, dtype).reshape(values.shape)
         np.copyto(found, values)
         return found
 
-    def scratch(self, name: str, size: int, dtype: type) -> np.ndarray:
+    def scratch(self, name: str, size: int, dtype: DTypeLike) -> np.ndarray:
         """Return room for `size` values, the same each time."""
-        if name not in self.room or self.room[name].size < size:
+        if name not in self.room or self.room[name].size < size or self.room[name].dtype != dtype:
             self.room[name] = np.empty(size, dtype=dtype)
         return self.room[name][:size]
 
@@ -100,10 +103,17 @@ class PoolReplay:
         layout: The model's experts.
         number: Which pool: the layer's number, or 0 where all layers share one.
         profile: Who stays for good, for a static cache.
+        uses: How many uses may come, where that is known; a bound lets some policies count in half the room.
     """
 
     def __init__(
-        self, settings: CacheSettings, capacity: Capacity, layout: Layout, number: int, profile: Profile | None = None
+        self,
+        settings: CacheSettings,
+        capacity: Capacity,
+        layout: Layout,
+        number: int,
+        profile: Profile | None = None,
+        uses: int | None = None,
     ) -> None:
         """Start cold."""
         self.settings = settings
@@ -117,6 +127,7 @@ class PoolReplay:
             layers=count,
             slots=min(capacity.slots[number] if capacity.slots else 0, sizes.size),
             options=checked_options(settings.policy, settings.options, sizes.size),
+            uses=uses,
         )
         self.profile = profile
         if profile is not None:
@@ -163,7 +174,9 @@ def feed(pools: Sequence[PoolReplay], piece: Piece) -> None:
     first, groups = pools[0], piece.order.groups.size - 1
     if "future" in first.settings.kind.needs:
         requests = piece.requests(first.layers, 0, groups)
-        next_use = first.next_uses(requests, piece.scratch("next_use", requests.ids.size, np.int64))
+        # `next_uses` gives numbers below twice the uses
+        whole = np.int32 if requests.ids.size < 2**30 else np.int64
+        next_use = first.next_uses(requests, piece.scratch("next_use", requests.ids.size, whole))
         for pool in pools:
             pool.foresee(next_use)
             pool.run(requests)

@@ -45,6 +45,7 @@ class PoolFacts:
         options: The policy's options, every one of them.
         chosen: A flag a block: who stays for good; for `static`.
         next_use: The future, from `belady_kernel.next_uses`; for the bounds.
+        uses: How many uses may come, where that is known.
     """
 
     blocks: int
@@ -53,6 +54,7 @@ class PoolFacts:
     options: Mapping[str, float] = field(default_factory=dict)
     chosen: np.ndarray | None = None
     next_use: np.ndarray = field(default_factory=lambda: NO_FUTURE)
+    uses: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,10 @@ def _static(facts: PoolFacts) -> Any:
 POLICIES: dict[str, PolicyKind] = {
     "lru": PolicyKind("the expert unused for longest leaves", lambda facts: lru_kernel.new(facts.blocks)),
     "fifo": PolicyKind("the expert admitted first leaves", lambda facts: fifo_kernel.new(facts.blocks)),
-    "lfu": PolicyKind("fewest uses since the cold start", lambda facts: lfu_kernel.new(facts.blocks)),
-    "lfu-cache": PolicyKind("fewest uses since its admission", lambda facts: lfu_cache_kernel.new(facts.blocks)),
+    "lfu": PolicyKind("fewest uses since the cold start", lambda facts: lfu_kernel.new(facts.blocks, facts.uses)),
+    "lfu-cache": PolicyKind(
+        "fewest uses since its admission", lambda facts: lfu_cache_kernel.new(facts.blocks, facts.uses)
+    ),
     "lfu-aged": PolicyKind(
         "fewest uses, each counting half after `half_life` uses of the pool",
         lambda facts: lfu_aged_kernel.new(facts.blocks, facts.options["half_life"]),

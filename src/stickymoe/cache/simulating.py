@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from stickymoe.cache.lru import count_lru
 from stickymoe.cache.pieces import simulate_pieces
 from stickymoe.cache.profile import ProfileSource
 from stickymoe.cache.registry import PolicyFactory
@@ -85,5 +86,6 @@ def simulate(
         return simulate_pieces(trace, settings, capacity, capacity_bytes, profile, expert_bytes)
     sizes = [(capacity, capacity_bytes)]
     trace, (simulation,) = simulations_of(trace, settings, sizes, profile, expert_bytes)
-    replay_together([simulation], trace)
+    if alone := count_lru([simulation], trace):
+        replay_together(alone, trace)
     return simulation.report()

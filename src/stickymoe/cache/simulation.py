@@ -77,9 +77,9 @@ class Simulation:
         """The numbers of the pools."""
         return range(1 if self.settings.pooled else self.layout.layers)
 
-    def pool(self, number: int) -> PoolReplay:
-        """Return a pool that has seen nothing yet."""
-        return PoolReplay(self.settings, self.capacity, self.layout, number, self.profile)
+    def pool(self, number: int, uses: int | None = None) -> PoolReplay:
+        """Return a pool that has seen nothing yet, for so many uses at most."""
+        return PoolReplay(self.settings, self.capacity, self.layout, number, self.profile, uses)
 
     def piece(self, trace: RoutingTrace, order: Order) -> Piece:
         """Return what of a trace is replayed."""
@@ -134,7 +134,7 @@ def replay_together(simulations: Sequence[Simulation], trace: RoutingTrace) -> N
     for number in first.pools:
         layers = slice(None) if settings.pooled else slice(number, number + 1)
         if settings.factory is None:
-            pools = [each.pool(number) for each in simulations]
+            pools = [each.pool(number, piece.ids[:, layers].size) for each in simulations]
             feed(pools, piece)
             for each, pool in zip(simulations, pools, strict=True):
                 each.counts[:, layers] = pool.counts

@@ -16,9 +16,9 @@ class CachedLFU(NamedTuple):
     ranking: Ranking
 
 
-def new(blocks: int) -> CachedLFU:
-    """Return the state for blocks 0 to `blocks` - 1."""
-    return CachedLFU(new_ranking(blocks))
+def new(blocks: int, uses: int | None = None) -> CachedLFU:
+    """Return the state for blocks 0 to `blocks` - 1, for so many uses at most."""
+    return CachedLFU(new_ranking(blocks, uses))
 
 
 def clear(state: CachedLFU) -> None:

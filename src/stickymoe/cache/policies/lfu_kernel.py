@@ -17,9 +17,9 @@ class LFU(NamedTuple):
     uses: np.ndarray
 
 
-def new(blocks: int) -> LFU:
-    """Return the state for blocks 0 to `blocks` - 1."""
-    return LFU(new_ranking(blocks), np.zeros(blocks, dtype=np.int64))
+def new(blocks: int, uses: int | None = None) -> LFU:
+    """Return the state for blocks 0 to `blocks` - 1, for so many uses at most."""
+    return LFU(new_ranking(blocks, uses), np.zeros(blocks, dtype=np.int64))
 
 
 def clear(state: LFU) -> None:

@@ -20,14 +20,15 @@ SIZE, CLOCK = 0, 1
 SHIFT = 6
 MASK = (1 << SHIFT) - 1
 UNKNOWN = -1
-LATE = 2**63 - 1
+# Uses that a pool of 32-bit numbers may see; half as many compare at a time where they are wider.
+MOST_USES = 2**25
 
 
 class Ranking(NamedTuple):
     """The held blocks at the places 0 to size - 1, in no order.
 
     `priority`, `last_use` and `block` go by place, `place` by block (-1: not held), `lowest` by group. `last_use` is
-    the clock at the last use times 64, plus the place in its group.
+    the clock at the last use times 64, plus the place in its group. Nothing is above `late`.
     """
 
     priority: np.ndarray
@@ -36,17 +37,20 @@ class Ranking(NamedTuple):
     place: np.ndarray
     lowest: np.ndarray
     scalars: np.ndarray
+    late: np.ndarray
 
 
-def new_ranking(blocks: int) -> Ranking:
-    """Return an empty ranking."""
+def new_ranking(blocks: int, uses: int | None = None) -> Ranking:
+    """Return an empty ranking; `uses`: no more are to come, and no priority will be greater."""
+    whole: type = np.int32 if uses is not None and uses < MOST_USES else np.int64
     return Ranking(
-        priority=np.zeros(blocks, dtype=np.int64),
-        last_use=np.zeros(blocks, dtype=np.int64),
+        priority=np.zeros(blocks, dtype=whole),
+        last_use=np.zeros(blocks, dtype=whole),
         block=np.zeros(blocks, dtype=np.int64),
         place=np.full(blocks, -1, dtype=np.int64),
         lowest=np.full((blocks >> SHIFT) + 1, UNKNOWN, dtype=np.int64),
         scalars=np.zeros(2, dtype=np.int64),
+        late=np.full(1, np.iinfo(whole).max, dtype=whole),
     )
 
 
@@ -137,12 +141,13 @@ def drop(ranking: Ranking, block: int) -> None:
 @inlined
 def _first(ranking: Ranking, start: int, stop: int) -> int:
     priorities, uses = ranking.priority[start:stop], ranking.last_use[start:stop]
-    priority = LATE
+    late = ranking.late[0]
+    priority = late
     for place in range(priorities.size):
         priority = min(priority, priorities[place])
-    oldest = LATE
+    oldest = late
     for place in range(priorities.size):
-        oldest = min(oldest, uses[place] if priorities[place] == priority else LATE)
+        oldest = min(oldest, uses[place] if priorities[place] == priority else late)
     return start + (oldest & MASK)
 
 
