@@ -1,5 +1,7 @@
 """A run of another architecture: trained, measured, resumed and written on like one of the reference model."""
 
+import hashlib
+import json
 import math
 import shutil
 
@@ -9,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from stickymoe.capture import capture_routing
-from stickymoe.core.errors import SettingError
+from stickymoe.core.errors import CheckpointError, SettingError
 from stickymoe.experiments.generation import generate_text
 from stickymoe.experiments.results import RunResult
 from stickymoe.experiments.run import corpus_of, evaluate_run, train_run
@@ -117,5 +119,25 @@ def test_a_run_goes_on_from_a_saved_models_folder(trained_mixtral, bare, tmp_pat
     result = train_run(recipe, tmp_path / "on")
     assert result.read.cross_entropy < RunResult.load(trained_mixtral).read.cross_entropy
     assert load_tokenizer(tmp_path / "on").get_vocab() == load_tokenizer(trained_mixtral).get_vocab()
+    begun = json.loads((tmp_path / "on" / "train.json").read_text())["start"]
+    own = hashlib.sha256((trained_mixtral / "model" / "model.safetensors").read_bytes()).hexdigest()
+    assert begun == {"pretrained": str(trained_mixtral), "sha256": {"model.safetensors": own}}
+    twice = bare(f"model.pretrained={trained_mixtral}", "data.tokenizer=auto", "training.start_from=x")
+    with pytest.raises(SettingError, match=r"training\.start_from must be left out beside model\.pretrained"):
+        train_run(twice, tmp_path / "other")
     with pytest.raises(SettingError, match=r"data\.tokenizer must be 'auto' with model\.pretrained"):
         train_run(bare(f"model.pretrained={trained_mixtral}", "data.tokenizer=gpt2"), tmp_path / "other")
+
+
+def test_routers_alone_are_trained_from_another_run_of_the_same_architecture(trained_mixtral, mixtral, tmp_path):
+    shutil.copytree(trained_mixtral, tmp_path / "base")
+    recipe = mixtral("training.start_from=base", "training.train_only=routers", "training.steps=2")
+    train_run(recipe, tmp_path / "tuned")
+    before, after = weights(tmp_path / "base"), weights(tmp_path / "tuned")
+    moved = {name for name in before if before[name] != after[name]}
+    assert moved == {f"model.layers.{layer}.block_sparse_moe.gate.weight" for layer in range(2)}
+    facts = json.loads((tmp_path / "tuned" / "train.json").read_text())
+    assert facts["start"]["run"] == "base"
+    assert facts["frozen"]["trained"] == [f"model.layers.{layer}.mlp.gate.weight" for layer in range(2)]
+    with pytest.raises(CheckpointError, match="of another architecture: intermediate_size 16 there and 24 here"):
+        train_run(mixtral("training.start_from=base", "model.intermediate_size=24"), tmp_path / "wide")

@@ -20,7 +20,6 @@ from stickymoe.experiments.ranks import Ranks
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import save_recipe
 from stickymoe.experiments.report import write_report
-from stickymoe.experiments.restoring import RunTrainer
 from stickymoe.experiments.results import LOG_FILE, METRICS_FILE, RunResult
 from stickymoe.experiments.ribbon import RoutedPassage, decode_pieces
 from stickymoe.experiments.run_folder import (
@@ -43,10 +42,10 @@ from stickymoe.experiments.run_model import (
     pretrained_tokenizer,
     save_model,
 )
-from stickymoe.experiments.start import OnlyRouters, begin_with, start_of
+from stickymoe.experiments.start import OnlyRouters, begin_with, pretrained_facts, start_of
 from stickymoe.model import StickyMoEForCausalLM
 from stickymoe.traces import RoutingTrace
-from stickymoe.training import Evaluation, evaluate, read_log
+from stickymoe.training import Evaluation, StickyTrainer, evaluate, read_log
 from stickymoe.training.quiet import without_progress_bars
 
 PASSAGE_TOKENS = 96
@@ -255,7 +254,9 @@ def _train(
         rule = f"<= {len(chunks)}, the chunks of the train split of {corpus.name}"
         raise SettingError.broken(name, rule, step, "lower it, shorten data.sequence_length or give more text")
     model = build_model(recipe, corpus.vocab_size, corpus.tokenizer.eos_token_id)
-    begun = begin_with(model, start, corpus) if start is not None else None
+    begun = pretrained_facts(recipe.model.pretrained) if recipe.model.pretrained is not None else None
+    if start is not None:
+        begun = begin_with(model, start, corpus)
     only = OnlyRouters(model) if settings.train_only == "routers" else None
     with without_progress_bars():
         trainer = _trainer(recipe, folder, corpus, model, chunks, ranks, progress)
@@ -287,10 +288,10 @@ def _trainer(
     chunks: TokenChunks,
     ranks: Ranks,
     progress: ProgressCallback | None,
-) -> RunTrainer:
+) -> StickyTrainer:
     arguments = trainer_arguments(recipe, folder, corpus, ranks)
     try:
-        return RunTrainer(
+        return StickyTrainer(
             model,
             arguments,
             train_dataset=chunks,

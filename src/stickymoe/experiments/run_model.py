@@ -104,6 +104,9 @@ def _require_one_intent(recipe: Recipe, config: PreTrainedConfig) -> None:
     if recipe.model.pretrained is not None and recipe.data.tokenizer != "auto":
         rule = "'auto' with model.pretrained, which brings its own"
         raise SettingError.broken("data.tokenizer", rule, recipe.data.tokenizer)
+    if recipe.model.pretrained is not None and recipe.training.start_from is not None:
+        rule = "left out beside model.pretrained, which brings the weights"
+        raise SettingError.broken("training.start_from", rule, recipe.training.start_from)
     coefficients, shared = objective.coefficients(), layers_per_pool(config)
     Objective(coefficients, layers_per_pool=shared, allow_unshared=objective.allow_unshared)
     require_fitting(config, coefficients, shared)

@@ -7,6 +7,8 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from stickymoe.capture.opening.place import find_place
+from stickymoe.capture.opening.weights import read_weights
 from stickymoe.core.errors import CheckpointError, SettingError, TrainingError
 from stickymoe.core.files import sha256_of
 from stickymoe.data import Corpus
@@ -54,6 +56,16 @@ def begin_with(model: PreTrainedModel, start: Path, corpus: Corpus) -> dict[str,
     model.load_state_dict(load_model(start).state_dict())
     recipe = recipe_of(start).fingerprint() if (start / RECIPE_FILE).exists() else None
     return {"run": start.name, "recipe": recipe, "sha256": sha256_of(place / WEIGHTS_FILE)}
+
+
+def pretrained_facts(name: str) -> dict[str, Any]:
+    """Return which weights a pretrained model brings, for the record.
+
+    Raises:
+        CheckpointError: There are none.
+    """
+    files = read_weights(find_place(name).folder).files
+    return {"pretrained": name, "sha256": {file.name: sha256_of(file) for file in files}}
 
 
 class OnlyRouters:

@@ -11,12 +11,15 @@ SAME = [
     ("mixtral", {"sliding_window": None}),
     ("mixtral", {"sliding_window": None, "tie_word_embeddings": True}),
     ("granitemoe", {}),
+    ("deepseek_v3", {"norm_topk_prob": True}),
+    ("deepseek_v3", {"norm_topk_prob": False, "tie_word_embeddings": True}),
     ("qwen3_moe", {"norm_topk_prob": True}),
     ("qwen3_moe", {"norm_topk_prob": True, "use_sliding_window": False, "sliding_window": 64}),
     ("qwen2_moe", {}),
     ("olmoe", {}),
 ]
 OTHERWISE = [
+    ("deepseek_v3", {"rope_interleave": False}, "it rotates neighbouring numbers of a head, rope_interleave is false"),
     ("mixtral", {"sliding_window": 8}, "its attention sees the whole context, sliding_window is 8"),
     ("mixtral", {"sliding_window": None, "hidden_act": "gelu"}, "its experts are gated by silu, hidden_act is 'gelu'"),
     ("qwen3_moe", {}, "it always divides the weights of the chosen experts by their sum, norm_topk_prob is False"),
@@ -44,7 +47,7 @@ def test_a_model_that_it_computes_otherwise_is_refused_even_where_anything_is_al
 def test_a_family_that_was_not_compared_passes_only_when_asked_for():
     config = tiny_config("deepseek_v2")
     with pytest.raises(
-        SettingError, match=r"whose conversion was compared \(granitemoe, .*got 'deepseek_v2'; add --unch"
+        SettingError, match=r"whose conversion was compared \(deepseek_v3, .*got 'deepseek_v2'; add --unch"
     ):
         require_convertible(config)
     require_convertible(config, unchecked=True)

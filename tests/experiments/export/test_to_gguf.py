@@ -53,6 +53,27 @@ def test_only_gpt2s_way_of_cutting_is_called_so(saved, damage):
     assert to_gguf.pre_tokenizer_of(saved) == ""
 
 
+def test_what_the_converter_would_guess_wrongly_is_said_in_a_copy_of_the_config(saved, converter, said, tmp_path):
+    from stickymoe.capture.tiny import tiny_model
+
+    model = tiny_model("deepseek_v3", vocab_size=len(load_tokenizer(saved)))
+    for name in ("config.json", "model.safetensors"):
+        (saved / name).unlink()
+    model.save_pretrained(saved)
+    before = (saved / "config.json").read_text()
+    converter.write_text(
+        converter.read_text().replace(
+            'asked["pre"]',
+            'asked["config"] = json.loads(pathlib.Path(asked["model"], "config.json").read_text())\n'
+            '    asked["weights"] = pathlib.Path(asked["model"], "model.safetensors").stat().st_size\n    asked["pre"]',
+        )
+    )
+    asked = said(export_gguf(saved, tmp_path / "a.gguf", converter=converter))
+    assert asked["config"] == {"scoring_func": "sigmoid"} | json.loads(before)
+    assert asked["weights"] == (saved / "model.safetensors").stat().st_size
+    assert (saved / "config.json").read_text() == before
+
+
 def test_a_file_in_the_way_stays_as_it_is(saved, converter, tmp_path):
     (tmp_path / "a.gguf").write_text("mine")
     with pytest.raises(

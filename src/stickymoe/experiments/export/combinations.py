@@ -52,13 +52,22 @@ def _all_sparse(config: Any) -> str | None:
     return "all its layers have experts, mlp_only_layers or decoder_sparse_step make some dense" if dense else None
 
 
+def _rotates_in_pairs(config: Any) -> str | None:
+    return None if config.rope_interleave else "it rotates neighbouring numbers of a head, rope_interleave is false"
+
+
 CHECKED: dict[str, tuple[Rule, ...]] = {
+    "deepseek_v3": (_silu, _rotates_in_pairs),
     "granitemoe": (_silu,),
     "mixtral": (_silu, _no_window),
     "olmoe": (_silu, _weights_are(renormalised=False), _untied),
     "qwen2_moe": (_silu, _weights_are(renormalised=False), _no_window, _all_sparse),
     "qwen3_moe": (_silu, _weights_are(renormalised=True), _no_window, _all_sparse),
 }
+
+
+# What the converter looks for in config.json and transformers, which knows it from the class, does not write there
+UNSAID: dict[str, dict[str, Any]] = {"deepseek_v3": {"scoring_func": "sigmoid"}}
 
 
 def require_convertible(config: PreTrainedConfig, *, unchecked: bool = False) -> None:

