@@ -215,6 +215,10 @@ def test_a_split_of_slots_and_predictions_of_ones_own_are_taken():
         simulate(trace, "lru", capacity).misses_per_layer[layer] for layer, capacity in enumerate((1, 3))
     ]
     assert report.misses_per_layer[1] == 1  # the very first
+    half, three = (simulate_prefetch(trace, "oracle", size, budget=1).as_dict() for size in (0.5, 3))
+    assert half == three
+    sizes = [each.hits for each in (simulate_prefetch(trace, "oracle", size, budget=1) for size in (6, 10**30))]
+    assert sizes[0] == sizes[1]
 
 
 @pytest.mark.parametrize(
