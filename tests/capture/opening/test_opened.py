@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from stickymoe.capture import capture_routing
-from stickymoe.capture.opening import memory, open_model, place
+from stickymoe.capture.opening import memory, open_model, place, require_choice
 from stickymoe.capture.opening.weights import read_weights
-from stickymoe.capture.tiny import tiny_config, tiny_model
+from stickymoe.capture.tiny import families, tiny_config, tiny_model
 from stickymoe.core.errors import CaptureError, CheckpointError, SettingError
-from stickymoe.model import StickyMoEConfig
+from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
 
 pytestmark = pytest.mark.hf
 
@@ -129,9 +129,20 @@ def test_a_dense_model_is_refused_before_its_weights_are_looked_for(tokenizer, t
     assert "dense model, LlamaForCausalLM" in refused(CaptureError, tmp_path)
 
 
-def test_a_model_of_one_expert_a_layer_is_dense(tmp_path):
-    StickyMoEConfig(num_experts=1, num_experts_per_tok=1).save_pretrained(tmp_path)
-    assert "each of its layers has one expert" in refused(CaptureError, tmp_path)
+@pytest.mark.parametrize("experts", [1, 2])
+def test_a_model_whose_experts_serve_every_token_opens_and_leaves_nothing_to_choose(tokenizer, tmp_path, experts):
+    sizes = {"vocab_size": 288, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    control = StickyMoEConfig(**sizes, num_experts=experts, num_experts_per_tok=experts)
+    StickyMoEForCausalLM(control).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    opened = open_model(tmp_path, device="cpu")
+    with pytest.raises(CaptureError, match="dense in effect"):
+        require_choice(opened.model.config, "control")
+
+
+@pytest.mark.parametrize("family", families())
+def test_models_that_choose_are_not_taken_for_dense_ones(family):
+    require_choice(tiny_config(family), family)
 
 
 def test_a_family_that_is_refused_says_why(tmp_path):

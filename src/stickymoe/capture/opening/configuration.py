@@ -88,12 +88,22 @@ def outline(config: PreTrainedConfig, folder: Path) -> PreTrainedModel:
             f"{folder} holds a dense model, {type(model).__name__}: no layer chooses between experts; give a "
             f"Mixture-of-Experts model, or, if it is one, {HOW_TO}"
         ) from error
-    if getattr(config.get_text_config(), "num_experts", None) == 1:
-        raise CaptureError(
-            f"{folder} holds a dense model: each of its layers has one expert, which serves every token; give a "
-            "Mixture-of-Experts model"
-        )
     return model
+
+
+def require_choice(config: PreTrainedConfig, name: str) -> None:
+    """Refuse a model whose experts serve every token: it opens, but there is nothing to record or to compare.
+
+    Raises:
+        CaptureError: It is one, such as the dense control of a sweep.
+    """
+    text = config.get_text_config()
+    experts, chosen = getattr(text, "num_experts", None), getattr(text, "num_experts_per_tok", None) or 1
+    if isinstance(experts, int) and isinstance(chosen, int) and experts <= chosen:
+        raise CaptureError(
+            f"{name} is dense in effect: every token is served by all {experts} experts of each layer, so there is "
+            "no choice to look at; give a model that chooses between more"
+        )
 
 
 def _is_sparse(name: str, module: nn.Module) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, set_seed
 
-from stickymoe.capture.opening import OpenedModel
+from stickymoe.capture.opening import OpenedModel, require_choice
 from stickymoe.capture.recording.facts import provenance
 from stickymoe.capture.recording.prompts import Prompt, Prompts, plan_prompts
 from stickymoe.capture.recording.run_batch import Ran, Writing, read_batch, write_batch
@@ -111,11 +111,12 @@ def record_trace(
     Raises:
         SettingError: A setting breaks its rule or does not fit the model.
         DataError: The texts cannot be read, or hold nothing.
-        CaptureError: The model's routing was not seen, or it cannot write.
+        CaptureError: Every expert serves every token, the model's routing was not seen, or it cannot write.
         StorageError: The disk refuses the file.
     """
     asked = recording or Recording()
     model = opened.model
+    require_choice(model.config, opened.name)
     length = _chunk(asked, model)
     prompts = plan_prompts(texts, opened.tokenizer, length=length, max_tokens=asked.max_tokens, progress=progress)
     told = provenance(

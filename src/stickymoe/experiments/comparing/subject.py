@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stickymoe.capture.opening import PreparedModel, prepare_model
+from stickymoe.capture.opening import PreparedModel, prepare_model, require_choice
 from stickymoe.capture.recording import Prompts, Texts, plan_prompts
 from stickymoe.core.errors import SettingError
 from stickymoe.data.progress import ProgressCallback, silent
@@ -106,6 +106,8 @@ def read_models(
     """
     progress("looking both over", 0, None)
     prepared = [prepare_model(name, dtype=dtype, device=device) for name in names]
+    for each in prepared:
+        require_choice(each.config, each.place.name)
     length = min(chunk, *(_positions(each) for each in prepared))
     plans = [
         plan_prompts(texts, each.tokenizer, length=length, max_tokens=max_tokens, shortest=2, progress=progress)
