@@ -265,6 +265,8 @@ def test_a_place_that_cannot_be_written_is_told_in_a_line(opened, text, tmp_path
         ({"writing": Writing(tokens=64)}, "generate must be < 64"),
         ({"writing": Writing(tokens=-1)}, "generate"),
         ({"writing": Writing(tokens=1, temperature=-1)}, "temperature"),
+        ({"writing": Writing(tokens=1, temperature=1e-9)}, "temperature"),
+        ({"writing": Writing(tokens=1, temperature=float("nan"))}, "temperature"),
         ({"writing": Writing(tokens=1, top_p=0)}, "top-p"),
         ({"seed": -1}, "seed"),
     ],

@@ -22,6 +22,7 @@ from stickymoe.core.settings import require_at_least
 from stickymoe.data.progress import ProgressCallback, silent
 from stickymoe.traces import DECODE, RoutingTrace, TraceWriter
 
+COLDEST, HOTTEST = 0.01, 100.0  # beyond these a softmax is 0/1 or flat
 CHUNK = 512  # tokens of a sequence where nobody says
 
 
@@ -51,7 +52,9 @@ class Recording:
         """Check the ranges."""
         require_at_least("batch-size", self.batch_size, 1)
         require_at_least("generate", self.writing.tokens, 0)
-        require_at_least("temperature", self.writing.temperature, 0)
+        temperature = self.writing.temperature
+        if temperature != 0 and not COLDEST <= temperature <= HOTTEST:
+            raise SettingError.broken("temperature", f"0 (greedy) or in [{COLDEST}, {HOTTEST:g}]", temperature)
         if not 0 < self.writing.top_p <= 1:
             raise SettingError.broken("top-p", "in (0, 1]", self.writing.top_p)
         if not 0 <= self.seed < 2**32:

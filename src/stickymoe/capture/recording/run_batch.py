@@ -22,8 +22,8 @@ class Writing:
 
     Attributes:
         tokens: How many tokens are written and run through the model, at most; 0 for none.
-        temperature: 0 always takes the likeliest token.
-        top_p: Probability mass sampled from.
+        temperature: 0 always takes the likeliest token; else from 0.01 to 100.
+        top_p: Probability mass sampled from, in (0, 1].
     """
 
     tokens: int = 0
