@@ -113,6 +113,12 @@ def test_it_stops_when_there_are_enough_and_says_so(tokenizer):
     assert encode(["one"] * 3, tokenizer, at_most=10).whole
 
 
+def test_of_a_text_much_longer_than_the_room_only_a_beginning_is_read(tokenizer):
+    (text,) = encode(["one two " * 10_000], tokenizer, at_most=10).texts
+    assert 10 <= len(text.tokens) <= 10 * 64
+    assert text.tokens[-1] != tokenizer.eos_token_id
+
+
 def test_a_seed_draws_the_order(tokenizer):
     words = [f"w{n}" for n in range(9)]
     orders = [

@@ -45,6 +45,8 @@ def test_a_byte_order_mark_is_no_text(write):
 def test_a_broken_line_is_named(write, line, message):
     with pytest.raises(DataError, match=rf"rows.jsonl {message}$"):
         read_jsonl(write({"text": "one"}, line))
+    with pytest.raises(DataError, match=rf"rows.jsonl {message}$"):  # nor does the line's end move the column
+        read_jsonl(write({"text": "one"}, line, b""))
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])

@@ -77,7 +77,7 @@ def tune(context: click.Context, /, model: str, out: Path, data: str, resume: bo
     from stickymoe.capture.opening import open_model
     from stickymoe.cli.progress import console, progress_bars
     from stickymoe.data.samples import load_samples
-    from stickymoe.experiments.tuning.folder import TuneFolder
+    from stickymoe.experiments.tuning.folder import ASKED, TuneFolder
     from stickymoe.experiments.tuning.table import tuning_table
     from stickymoe.experiments.tuning.tune import tune as tuned
     from stickymoe.training import Interrupted
@@ -100,7 +100,8 @@ def tune(context: click.Context, /, model: str, out: Path, data: str, resume: bo
                 progress=report,
             )
     except (Interrupted, KeyboardInterrupt) as stop:
-        stop.args = (f"{str(stop) or 'interrupted'}; the command: {_again(context)}",)
+        begun = (out / ASKED).is_file()
+        stop.args = (f"{str(stop) or 'interrupted'}; the command: {_again(context, resume=begun)}",)
         raise
     console().print(tuning_table(result.arms))
     click.echo(result.proof.worded())
@@ -142,8 +143,8 @@ def _settings(asked: dict[str, Any]) -> Any:
     )
 
 
-def _again(context: click.Context) -> str:
-    """Return the command that goes on: this one, with --resume."""
+def _again(context: click.Context, *, resume: bool) -> str:
+    """Return the command that goes on: this one, with --resume where there is something to go on with."""
     words = ["stickymoe", "tune"]
     for parameter in context.command.params:
         name = parameter.name or ""
@@ -157,4 +158,4 @@ def _again(context: click.Context) -> str:
         else:
             for each in value if isinstance(value, tuple) else (value,):
                 words += [parameter.opts[0], str(each)]
-    return shlex.join([*words, "--resume"])
+    return shlex.join([*words, *(["--resume"] if resume else [])])

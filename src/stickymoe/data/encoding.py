@@ -13,6 +13,8 @@ from stickymoe.data.chat import TemplateRefusal, assistant_spans, has_template, 
 from stickymoe.data.progress import ProgressCallback, silent
 from stickymoe.data.samples import Sample
 
+CHARACTERS_A_TOKEN = 64  # more than any tokenizer's average
+
 LossOn = Literal["all", "assistant"]
 
 
@@ -93,7 +95,7 @@ def encode_samples(
         read += 1
         chats += sample.is_chat
         try:
-            text = _encode(sample, tokenizer, loss_on)
+            text = _encode(sample, tokenizer, loss_on, None if at_most is None else at_most - tokens)
         except TemplateRefusal as error:
             refused.append(error)
             continue
@@ -108,12 +110,14 @@ def encode_samples(
     return EncodedTexts(tuple(found), tuple(_notes(what, tokenizer, chats, refused, short)), read == len(samples))
 
 
-def _encode(sample: Sample, tokenizer: Any, loss_on: LossOn) -> EncodedText:
+def _encode(sample: Sample, tokenizer: Any, loss_on: LossOn, room: int | None) -> EncodedText:
+    """Tokenise one sample; of a plain text, as much as surely fills `room` tokens."""
     if isinstance(sample.content, str):
-        encoded = tokenizer(sample.content, verbose=False)
+        read = sample.content if room is None else sample.content[: CHARACTERS_A_TOKEN * room]
+        encoded = tokenizer(read, verbose=False)
         ids = np.array(encoded["input_ids"], dtype=np.int64)
         end = tokenizer.eos_token_id
-        if end is not None and (not len(ids) or ids[-1] != end):
+        if end is not None and len(read) == len(sample.content) and (not len(ids) or ids[-1] != end):
             ids = np.append(ids, end)
         return EncodedText(_narrow(ids), np.zeros(len(ids), dtype=np.bool_) if loss_on == "assistant" else None)
     text = rendered(tokenizer, sample.content, sample.where)

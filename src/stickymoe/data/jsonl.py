@@ -63,7 +63,7 @@ def _lines(file: Any, path: Path) -> Any:
 
 def _object(line: bytes, where: str, *, first: bool) -> dict[str, Any]:
     try:
-        found = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
+        found = json.loads(line.decode("utf-8-sig" if first else "utf-8").rstrip("\r\n"))
     except UnicodeDecodeError as error:
         raise DataError(f"{where} must be UTF-8, but byte {error.start} cannot be decoded; convert the file") from error
     except json.JSONDecodeError as error:

@@ -32,7 +32,14 @@ def test_words_change_terms_and_zero_takes_one_out():
     assert found["reuse"] == 0.5
     assert found["load_balancing"] == 0.01
     assert set(found) == {"reuse", "smoothness", "lag", "working_set", "load_balancing"}
-    assert OBJECTIVES["remoe"].coefficients["reuse"] == 1.0
+    assert OBJECTIVES["remoe"].coefficients["reuse"] == 0.1
+
+
+def test_a_coefficient_that_is_none_is_left_for_the_settings_to_refuse():
+    for value in ("-1", "nan"):
+        found = choose_objective("remoe", read_terms([f"reuse={value}"])).coefficients
+        with pytest.raises(SettingError, match=r"objective.reuse must be a finite number >= 0"):
+            Objective(found)
 
 
 @pytest.mark.parametrize(

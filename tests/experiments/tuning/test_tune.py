@@ -40,6 +40,7 @@ def test_both_arms_read_the_same_batches_and_only_routers_differ_from_the_checkp
     )
     hook.remove()
     assert list(result.arms) == ["baseline", "control", "tuned"]
+    batches = batches[1:]  # a short pass ahead of all
     half = len(batches) // 2
     assert half > result.content["steps"] > 4
     assert all(torch.equal(one, other) for one, other in zip(batches[:half], batches[half:], strict=True))
@@ -57,7 +58,7 @@ def test_both_arms_read_the_same_batches_and_only_routers_differ_from_the_checkp
         assert RoutingTrace.load(out / arm / "trace.parquet").num_tokens == found.sizes["tokens"]
     assert set(result.content["cross_entropy_difference"]) == {"tuned - baseline", "tuned - control"}
     assert {what for what, _, _ in told} >= {"training control", "training tuned", "measuring tuned"}
-    assert said == []
+    assert ["little will change" in line for line in said] == [True]
     assert "CE only" in [column.header for column in tuning_table(result.arms).columns]
 
 
@@ -109,6 +110,16 @@ def test_the_models_own_balance_is_off_while_it_trains_and_as_it_was_in_what_is_
     assert [aux for training, aux in seen if training] == [None] * sum(training for training, _ in seen)
     assert opened.model.config.output_router_logits is True
     assert json.loads((tmp_path / "out" / "model" / "config.json").read_text())["output_router_logits"] is True
+
+
+def test_a_tuning_too_short_to_move_anything_says_so():
+    start = {"gate.weight": torch.full((4, 4), 0.02), "q_proj.lora_A.default.weight": torch.full((4,), 100.0)}
+    (note,) = run_module.reach_notes(start, 5e-5, 20)
+    assert note == (
+        "20 steps at a peak rate of 5e-05 can move a router's weights by some 0.0006, and these are 0.02 on average: "
+        "little will change; give more tokens or a higher learning rate"
+    )
+    assert not list(run_module.reach_notes(start, 5e-5, 2000))
 
 
 def test_several_processes_are_refused(small, tmp_path, monkeypatch):

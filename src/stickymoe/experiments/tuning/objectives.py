@@ -32,7 +32,7 @@ class TuningObjective:
         """Return the objective with these coefficients in place of its own, or beside them; 0 takes a term out."""
         if not terms:
             return self
-        merged = {name: value for name, value in {**self.coefficients, **terms}.items() if value > 0}
+        merged = {name: value for name, value in {**self.coefficients, **terms}.items() if value != 0}
         return TuningObjective(self.name, self.what, merged, self.learning_rate, self.open_choices)
 
 
@@ -44,7 +44,7 @@ OBJECTIVES: dict[str, TuningObjective] = {
         TuningObjective(
             "remoe",
             "ReMoE: reuse mass, smoothness, lags, working set, and trust in the frozen router",
-            {"reuse": 1.0, "smoothness": 0.1, "lag": 0.1, "working_set": 0.1, "trust": 0.1},
+            {"reuse": 0.1, "smoothness": 0.01, "lag": 0.01, "working_set": 0.01, "trust": 0.1},
             open_choices=_WEIGHTS,
         ),
         TuningObjective(
@@ -57,13 +57,13 @@ OBJECTIVES: dict[str, TuningObjective] = {
         TuningObjective(
             "reuse",
             "ReMoE's reuse mass and trust alone",
-            {"reuse": 1.0, "trust": 0.1},
+            {"reuse": 0.1, "trust": 0.1},
             open_choices="the weights of its terms: ours",
         ),
         TuningObjective(
             "working-set",
             "few experts in each window of tokens, and trust in the frozen router",
-            {"working_set": 1.0, "trust": 0.1},
+            {"working_set": 0.1, "trust": 0.1},
             open_choices=_WEIGHTS,
         ),
     )

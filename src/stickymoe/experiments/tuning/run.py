@@ -18,11 +18,12 @@ from stickymoe.data.samples import Samples
 from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.experiments.tuning.arguments import TuningArguments
 from stickymoe.experiments.tuning.folder import MODEL, RESULT, TuneFolder
-from stickymoe.experiments.tuning.lora import with_adapters
+from stickymoe.experiments.tuning.lora import MARK, with_adapters
 from stickymoe.experiments.tuning.measured import Measured, measured_of, price
 from stickymoe.experiments.tuning.measuring import read_held_out
 from stickymoe.experiments.tuning.objectives import CONTROL
 from stickymoe.experiments.tuning.proof import Proof, compare_on_disk, hash_of
+from stickymoe.experiments.tuning.rehearsal import rehearse
 from stickymoe.experiments.tuning.settings import TuneSettings
 from stickymoe.experiments.tuning.text import Report, prepare_text
 from stickymoe.experiments.tuning.trainer import (
@@ -39,6 +40,8 @@ from stickymoe.training import fingerprint, router_parameters, train_only
 SCHEMA = 1
 BASELINE, CONTROL_ARM, TUNED = "baseline", "control", "tuned"
 _LOGS = 50  # rows of an arm's log
+MEAN_RATE = 0.55  # of the peak, over a warm-up and a cosine to a tenth
+LEAST_REACH = 0.1  # of a weight, below which a tuning is told to be short
 
 
 class TuneRun:
@@ -62,15 +65,17 @@ class TuneRun:
             torch.manual_seed(settings.seed)
             self.model, adapters = with_adapters(opened.model, settings.lora)
         self.chosen = train_only(self.model, [*router_parameters(self.model), *adapters])
+        with without_own_balance(self.model):
+            rehearse(self.model, self.text.train, settings)
 
     def everything(self, save_model: bool) -> tuple[dict[str, Measured], Proof, dict[str, Any]]:
         """Return the arms, the proof, and all of it as JSON."""
         began = time.perf_counter()
-        for note in self.text.notes:
+        start = chosen_weights(self.model, self.chosen)
+        for note in (*self.text.notes, *reach_notes(start, self.settings.learning_rate, self.text.steps)):
             self.say(note)
         self.progress("hashing what stays", 0, None)
         before = fingerprint(self.model, without=self.chosen)
-        start = chosen_weights(self.model, self.chosen)
         self.folder.begin(self._asked(before, hash_of(start)))
         arms = {BASELINE: self._measured(BASELINE)}
         if self.settings.control:
@@ -200,6 +205,18 @@ class TuneRun:
             "versions": versions(),
             "commit": commit(),
         }
+
+
+def reach_notes(start: dict[str, torch.Tensor], rate: float, steps: int) -> Iterator[str]:
+    """Say if so few steps at so low a rate can hardly move a router: Adam moves a weight by the rate a step."""
+    reach = MEAN_RATE * rate * steps
+    routers = [weights.float() for name, weights in start.items() if MARK not in name]
+    size = float(torch.cat([weights.flatten() for weights in routers]).square().mean().sqrt())
+    if reach < LEAST_REACH * size:
+        yield (
+            f"{steps} steps at a peak rate of {rate:g} can move a router's weights by some {reach:.1g}, and these are "
+            f"{size:.1g} on average: little will change; give more tokens or a higher learning rate"
+        )
 
 
 @contextmanager
