@@ -1,6 +1,6 @@
 """What recording a trace costs beside the same run without it: reading a text, and writing on from it token by token.
 
-    python benchmarks/record_overhead.py                   # about five minutes, two threads, machine otherwise idle
+    python benchmarks/record_overhead.py                   # some ten minutes, two threads, machine otherwise idle
     python benchmarks/record_overhead.py --quick           # under a minute, for a look
     python benchmarks/record_overhead.py --json benchmarks/results/record_overhead.json
 
@@ -126,13 +126,13 @@ def measured(name: str, run: Run, rounds: int) -> dict[str, Any]:
 def main() -> None:
     """Measure, print a table and the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each kind of work (default 7)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each kind of work (default 5)")
     parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
     parser.add_argument("--quick", action="store_true", help="two rounds of little work")
     parser.add_argument("--json", type=Path, help="also write the result here")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rounds, batches, written = (2, 1, 8) if options.quick else (options.rounds, 2, 48)
+    rounds, batches, written = (2, 1, 8) if options.quick else (options.rounds, 2, 24)
     texts = find_texts("sotu")
     sample = next(next(texts.read()).blocks)
     tokenizer = as_transformers(train_byte_bpe([sample], VOCABULARY))

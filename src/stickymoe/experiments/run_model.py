@@ -20,8 +20,8 @@ from stickymoe.experiments.run_folder import model_folder
 from stickymoe.experiments.trial import require_memory, require_running
 from stickymoe.losses import Objective
 from stickymoe.model import ROUTERS, StickyMoEConfig, StickyMoEForCausalLM
+from stickymoe.model.quiet import without_progress_bars
 from stickymoe.training.fitting import require_fitting
-from stickymoe.training.quiet import without_progress_bars
 
 LEAST_POSITIONS = 256
 

@@ -13,11 +13,11 @@ from transformers.trainer import TRAINING_ARGS_NAME
 
 from stickymoe.core.errors import SettingError
 from stickymoe.core.files import whole_file
+from stickymoe.model.quiet import without_progress_bars
 from stickymoe.training import checkpoints
 from stickymoe.training.architecture import require_same_architecture
 from stickymoe.training.interrupts import Interrupted, StopSignals
 from stickymoe.training.memory import keep_freed_memory
-from stickymoe.training.quiet import without_progress_bars
 from stickymoe.training.restoring import RestoresExperts
 
 

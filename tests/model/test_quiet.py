@@ -3,7 +3,7 @@
 import pytest
 from transformers.utils import logging as hf_logging
 
-from stickymoe.training.quiet import without_progress_bars
+from stickymoe.model.quiet import without_progress_bars
 
 
 @pytest.mark.parametrize("before", [True, False])
