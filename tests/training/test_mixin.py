@@ -232,9 +232,10 @@ def test_batches_that_cannot_be_counted_are_refused(step, tmp_path):
         ids = batch.pop("input_ids")
         return {**batch, "inputs_embeds": torch.zeros(*ids.shape, 16)}
 
-    trainer, _ = step.trainer(model, step.ragged_rows(), tmp_path, 2, 2, collator=collate)
-    with pytest.raises(SettingError, match="input_ids"):
-        trainer.train()
+    for collator, message in ((collate, "input_ids"), (list, "got a list: use StickyObjective")):
+        trainer, _ = step.trainer(model, step.ragged_rows(), tmp_path, 2, 2, collator=collator, objective={"anchor": 1})
+        with pytest.raises(SettingError, match=message):
+            trainer.train()
 
 
 def test_a_trainer_that_runs_other_rows_than_its_batches_hold_is_told(step, tmp_path):

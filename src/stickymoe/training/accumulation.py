@@ -36,11 +36,11 @@ class StepWeights:
         self.normalisers: dict[str, Tensor] = {}
         self.own: dict[str, Tensor] = {}
 
-    def count(self, batches: Sequence[Mapping[str, Any]], device: torch.device) -> None:
+    def count(self, batches: Sequence[Any], device: torch.device) -> None:
         """Count a step's micro-batches; with several ranks, all must call it.
 
         Raises:
-            SettingError: A batch has no `input_ids`.
+            SettingError: A batch is no mapping or has no `input_ids`.
         """
         self.own = {name: count.to(device) for name, count in added([self._of(batch) for batch in batches]).items()}
         self.normalisers = dict(self.own)
@@ -62,7 +62,12 @@ class StepWeights:
             raise SettingError("a step's counts must be of batches with input_ids, got one without")
         return self.objective.weights(input_ids, token_mask, document_ids)
 
-    def _of(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    def _of(self, batch: Any) -> dict[str, Tensor]:
+        if not isinstance(batch, Mapping):
+            raise SettingError(
+                f"a step's batches must be mappings that the model is given, got a {type(batch).__name__}: use "
+                "StickyObjective where the model is called"
+            )
         inputs = noted_inputs((), (), batch)
         return self.of_inputs(inputs, inputs.token_mask, batch.get(PAIR_DOCUMENTS, inputs.document_ids))
 

@@ -99,7 +99,7 @@ class StickyObjective:
         self._capture = capture_routing(model, fixed_layers=fixed_layers, training_only=True, keep=keep)
         return self._capture
 
-    def begin_step(self, batches: Sequence[Mapping[str, Any]], device: torch.device | str | None = None) -> None:
+    def begin_step(self, batches: Sequence[Any], device: torch.device | str | None = None) -> None:
         """Count what the plain means of an optimiser step divide by; with several ranks, all must call it.
 
         A batch may hold `pair_document_ids`: documents at whose borders pairs end, of which the model is not told.
@@ -109,7 +109,7 @@ class StickyObjective:
             device: Where ranks exchange the counts; the model's if not told.
 
         Raises:
-            SettingError: A batch has no `input_ids`, or the model has an encoder and a decoder.
+            SettingError: A batch is no mapping or has no `input_ids`, or the model has an encoder and a decoder.
         """
         if len(self._attached().stack_names) > 1:
             raise SettingError("sticky.begin_step must be used with one stack of layers, got an encoder and a decoder")
