@@ -119,6 +119,13 @@ def test_traces_without_a_common_text_have_differences_and_no_intervals(pair):
     assert summary(found)
 
 
+def test_models_of_other_width_are_told_what_chance_would_give(pair):
+    wide = pair.first.trace
+    narrow = RoutingTrace(np.zeros_like(wide.expert_ids) + np.array([0, 1]), wide.sequence_ids, 4)
+    found = compare(Pair(Subject("wide", wide), Subject("narrow", narrow)))
+    assert "share 12.5 % of their experts under A, 50.0 % under B" in found.notes[-1]
+
+
 def test_sequences_of_one_token_have_no_locality_to_compare(pair):
     one = Subject("one", pair.first.trace.head(1))
     with pytest.raises(TraceError, match="two tokens or more"):

@@ -14,7 +14,7 @@ from stickymoe.experiments.comparing.catalogue import SHARES, Entry, entries, sl
 from stickymoe.experiments.comparing.record import Comparison, DocumentLine, Estimate, Line, Side, perplexity
 from stickymoe.experiments.comparing.subject import Pair, Subject
 from stickymoe.experiments.diagnosis.curves import Curve, curve_of
-from stickymoe.metrics import Resampling, Value, predictor_recall
+from stickymoe.metrics import Resampling, Value, chance_overlap, predictor_recall
 from stickymoe.metrics.paired import figure_difference
 from stickymoe.metrics.tally import evaluate
 from stickymoe.metrics.units import units_of
@@ -42,7 +42,6 @@ def compare(pair: Pair, progress: ProgressCallback = silent) -> Comparison:
         raise TraceError(
             "a comparison needs sequences of two tokens or more, which routed side by side; got none in A or B"
         )
-    told = "" if paired else "the two did not route the same tokens: differences have no intervals"
     curves = []
     for number, subject in enumerate((first, second)):
         progress(f"replaying {'AB'[number]}", 0, None)
@@ -58,7 +57,7 @@ def compare(pair: Pair, progress: ProgressCallback = silent) -> Comparison:
         documents=list(_documents(pair)) if paired else [],
         counted="one cache a layer, every expert of a token looked up together, cold at each sequence",
         units=units_of(first.trace).kind,
-        notes=[note for note in (told,) if note],
+        notes=list(_notes(first.trace, second.trace, paired)),
     )
 
 
@@ -162,6 +161,14 @@ def _documents(pair: Pair) -> Iterator[DocumentLine]:
         if tokens[number]:
             nats = [float(each[number] / tokens[number]) for each in sums]
             yield DocumentLine(name, int(tokens[number]), perplexity(nats[0]), perplexity(nats[1]))
+
+
+def _notes(one: RoutingTrace, other: RoutingTrace, paired: bool) -> Iterator[str]:
+    if not paired:
+        yield "the two did not route the same tokens: differences have no intervals"
+    if (one.num_experts, one.top_k) != (other.num_experts, other.top_k):
+        a, b = (f"{100 * chance_overlap(trace):.1f} %" for trace in (one, other))
+        yield f"routed at random, neighbouring tokens would share {a} of their experts under A, {b} under B"
 
 
 def _side(subject: Subject) -> Side:
