@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import PreTrainedTokenizerFast
 
 from stickymoe.core.errors import DataError, SettingError
 from stickymoe.data import load_corpus
@@ -67,3 +71,37 @@ def test_the_wrapped_tokenizer_ends_begins_and_pads_with_end_of_text(cache):
     assert wrapped(" some , text").input_ids == bare.encode(" some , text").ids
     assert wrapped.decode(wrapped(" some , text").input_ids) == " some , text"
     assert len(wrapped) == bare.get_vocab_size()
+
+
+def own_tokenizer(end="</s>"):
+    """A tokenizer as a model brings it: words for tokens, its own end of text, cut off after four tokens."""
+    words = {word: number for number, word in enumerate(["[UNK]", "</s>", "alpha", "beta", "gamma"])}
+    bare = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    bare.pre_tokenizer = Whitespace()
+    bare.add_special_tokens(["</s>"])
+    bare.enable_truncation(4)
+    return PreTrainedTokenizerFast(tokenizer_object=bare, eos_token=end)
+
+
+def test_a_models_own_tokenizer_cuts_the_whole_text_and_closes_documents_with_its_own_token(tmp_path, cache):
+    for number in range(12):
+        (tmp_path / f"{number}.txt").write_text("alpha beta gamma " * 3)
+    own = own_tokenizer()
+    corpus = load_corpus(str(tmp_path), tokenizer=own)
+    again = load_corpus(str(tmp_path), tokenizer=own)
+    tokens = corpus.splits["train"].tokens
+    assert corpus.tokenizer is own
+    assert corpus.vocab_size == len(own) == 5
+    assert tokens[:10].tolist() == [2, 3, 4] * 3 + [1]
+    assert again.splits["train"].tokens.tolist() == tokens.tolist()
+    assert corpus.provenance["ends_documents_with_token"]
+    assert own.backend_tokenizer.truncation is not None, "the tokenizer itself is left as it is"
+
+
+def test_a_tokenizer_without_an_end_of_text_closes_no_document(tmp_path, cache):
+    for number in range(12):
+        (tmp_path / f"{number}.txt").write_text("alpha beta")
+    corpus = load_corpus(str(tmp_path), tokenizer=own_tokenizer(end=None))
+    assert set(corpus.splits["train"].tokens.tolist()) == {2, 3}
+    assert not corpus.provenance["ends_documents_with_token"]
+    assert corpus.splits["train"].num_documents > 1

@@ -5,7 +5,8 @@ import pytest
 from stickymoe.capture.tiny import SIZES
 from stickymoe.core.errors import SettingError
 from stickymoe.experiments.architecture import architecture_config, architectures, empty_model, model_class, settings_of
-from stickymoe.experiments.recipe_file import build_recipe
+from stickymoe.experiments.export import require_convertible
+from stickymoe.experiments.recipe_file import build_recipe, load_recipe
 from stickymoe.experiments.run_model import model_config
 
 NAMED = ["dbrx", "deepseek_v3", "gpt_oss", "granitemoe", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe"]
@@ -85,6 +86,23 @@ def test_a_shape_that_no_constructor_takes_is_refused_with_its_reason():
     made = config("gpt_oss", SMALL | {"num_key_value_heads": 0})
     with pytest.raises(SettingError, match=r"the table \[model\] makes no gpt_oss model: .*; change its sizes"):
         empty_model("gpt_oss", made)
+
+
+def test_the_shipped_mixtral_has_the_papers_size_and_can_be_exported():
+    recipe = load_recipe("mixtral-small")
+    shape, paper = recipe.model.settings, model_config(load_recipe("paper-small"), 50_257)
+    made = model_config(recipe, 50_257)
+    require_convertible(made)
+    counted = sum(weight.numel() for weight in empty_model("mixtral", made).parameters())
+    assert counted == 8_860_928
+    assert abs(counted / 8_841_600 - 1) < 0.01, (
+        "the reference model of the paper's size, see tests/model/test_config.py"
+    )
+    same = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_experts_per_tok")
+    assert [shape[name] for name in same] == [getattr(paper, name) for name in same]
+    assert made.num_local_experts == paper.num_experts
+    assert made.intermediate_size % 32 == 0
+    assert recipe.training == load_recipe("paper-small").training
 
 
 def test_a_recipe_is_checked_against_its_architecture_before_its_corpus_is_read():

@@ -62,6 +62,17 @@ def test_where_attention_runs_on_across_documents_the_recipe_must_say_so():
         require_running(leaking, documents=True)
 
 
+@pytest.mark.hf
+def test_a_table_of_experts_that_only_pretrained_weights_fill_is_refused():
+    model = tiny_model("deepseek_v4")
+    require_running(model, documents=False)
+    for name, table in model.named_buffers():
+        if name.endswith("tid2eid"):
+            table.zero_()
+    with pytest.raises(SettingError, match="layer 0 gives a token the same expert twice"):
+        require_running(model, documents=False)
+
+
 def test_the_trial_changes_neither_weights_nor_the_random_numbers_to_come():
     model = tiny_model("mixtral").train()
     before, state = [weight.clone() for weight in model.parameters()], torch.get_rng_state()

@@ -17,6 +17,9 @@ import click
 def train(recipe: str, out: Path | None, overrides: tuple[str, ...], resume: bool, split: str) -> None:
     """Train RECIPE, a TOML file or the name of a shipped one, then evaluate it.
 
+    [model] architecture = "mixtral", or any other MoE language model of transformers, trains that instead of the
+    reference model; its other keys are then those of the architecture's config.
+
     The run folder gets the resolved recipe, the log, checkpoints, the model, metrics.json and report.html. Killed or
     interrupted, the same command with --resume goes on where the last checkpoint was written.
 
@@ -24,6 +27,7 @@ def train(recipe: str, out: Path | None, overrides: tuple[str, ...], resume: boo
     Examples:
       stickymoe train demo --set objective.consistency=0.1 --out runs/soft
       stickymoe train recipes/paper-small.toml --set data.corpus=path/to/wikitext-2-raw
+      stickymoe train mixtral-small --set objective.consistency=0.1 --out runs/mixtral-soft
       stickymoe train demo --set objective.consistency=0.1 --out runs/soft --resume
     """
     from stickymoe.cli.progress import console, progress_bars

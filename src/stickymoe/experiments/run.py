@@ -44,9 +44,9 @@ from stickymoe.experiments.run_model import (
 )
 from stickymoe.experiments.start import OnlyRouters, begin_with, pretrained_facts, start_of
 from stickymoe.model import StickyMoEForCausalLM
+from stickymoe.model.quiet import without_progress_bars
 from stickymoe.traces import RoutingTrace
 from stickymoe.training import Evaluation, StickyTrainer, evaluate, read_log
-from stickymoe.training.quiet import without_progress_bars
 
 PASSAGE_TOKENS = 96
 
@@ -126,6 +126,13 @@ def corpus_of(recipe: Recipe, progress: ProgressCallback | None = None) -> Corpu
     return load_corpus(_at_home(recipe.data.corpus), tokenizer=tokenizer, progress=progress)
 
 
+def passages_of(result: RunResult, folder: Path, corpus: Corpus) -> list[RoutedPassage]:
+    """Return the passage of a run's report; none where every token uses all experts, or some a null one."""
+    if result.is_dense or bool((RoutingTrace.load(trace_file(folder, result.read.split)).expert_ids < 0).any()):
+        return []
+    return [passage_of(result, folder, corpus)]
+
+
 def passage_of(result: RunResult, folder: Path, corpus: Corpus) -> RoutedPassage:
     """Return how the run routed the first tokens of the split it was evaluated on, from its trace."""
     path = trace_file(folder, result.read.split)
@@ -192,7 +199,7 @@ def _evaluate(
     write_report(
         folder / REPORT_FILE,
         [result],
-        [] if result.is_dense else [passage_of(result, folder, corpus)],
+        passages_of(result, folder, corpus),
         title=f"{result.label} on {corpus.name}",
         setup={"commands": [shlex.join(command) for command in commands]},
     )

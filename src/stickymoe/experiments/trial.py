@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from stickymoe.capture import capture_routing
+from stickymoe.capture import CapturedPass, capture_routing
 from stickymoe.capture.opening.memory import free_bytes
 from stickymoe.core.errors import SettingError, StickyMoEError
 from stickymoe.experiments.architecture import no_model
@@ -54,7 +54,7 @@ def require_running(model: PreTrainedModel, *, documents: bool) -> None:
     try:
         with torch.no_grad(), capture_routing(model, gradients=False) as capture:
             plain = _logits(model, ids)
-            _ = capture.routing
+            _require_different_experts(capture.last)
             if documents and _leaks(model, ids, plain):
                 kind = model.config.model_type
                 raise SettingError.broken(
@@ -69,6 +69,18 @@ def require_running(model: PreTrainedModel, *, documents: bool) -> None:
         raise no_model(model.config.model_type, error) from error
     finally:
         model.train(was_training)
+
+
+def _require_different_experts(seen: CapturedPass) -> None:
+    """Refuse a model that gives a token one expert twice, as by a table that only pretrained weights fill."""
+    routing = seen.routing
+    for name, chosen in zip(seen.layer_names, routing.expert_ids, strict=True):
+        ordered = chosen.sort(dim=-1).values
+        if bool((ordered[..., 1:] == ordered[..., :-1]).any()):
+            raise SettingError(
+                f"layer {name} gives a token the same expert twice: its table of experts comes with pretrained "
+                "weights; leave such layers out (as by model.mlp_layer_types), or go on from model.pretrained"
+            )
 
 
 def _leaks(model: PreTrainedModel, ids: Tensor, plain: Tensor) -> bool:
