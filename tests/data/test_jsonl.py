@@ -1,8 +1,11 @@
 """JSON Lines under every usual spelling, and what is wrong in them told with its line."""
 
+import contextlib
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from stickymoe.core.errors import DataError, SettingError
 from stickymoe.data.jsonl import read_jsonl
@@ -47,6 +50,15 @@ def test_a_broken_line_is_named(write, line, message):
         read_jsonl(write({"text": "one"}, line))
     with pytest.raises(DataError, match=rf"rows.jsonl {message}$"):  # nor does the line's end move the column
         read_jsonl(write({"text": "one"}, line, b""))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=60) | st.text('{"text": []}\n,1', max_size=60).map(str.encode))
+def test_whatever_a_file_holds_it_is_rows_or_one_line_of_refusal(tmp_path, content):
+    path = tmp_path / "any.jsonl"
+    path.write_bytes(content)
+    with contextlib.suppress(DataError):
+        assert read_jsonl(path)[0]
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n"])

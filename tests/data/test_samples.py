@@ -15,7 +15,7 @@ def lines(path, count):
 
 def test_rows_are_held_out_by_their_content_not_by_their_place(tmp_path):
     found = load_samples(lines(tmp_path / "a.jsonl", 80))
-    assert (len(found.train), len(found.held_out)) == (78, 2)
+    assert (len(found.train), len(found.held_out)) == (72, 8)
     assert found.name == "a.jsonl"
     turned = tmp_path / "b.NDJSON"
     turned.write_text("".join(reversed((tmp_path / "a.jsonl").read_text().splitlines(keepends=True))))
@@ -29,6 +29,11 @@ def test_a_sample_knows_its_line(tmp_path):
     for sample in (*found.train, *found.held_out):
         row = int(sample.content.split()[1])
         assert sample.where == f"{tmp_path / 'a.jsonl'} line {row + 1}"
+
+
+@pytest.mark.parametrize(("rows", "held"), [(2, 1), (19, 1), (40, 4), (300, 8), (400, 10), (1000, 25)])
+def test_few_rows_give_a_tenth_and_many_a_fortieth(tmp_path, rows, held):
+    assert len(load_samples(lines(tmp_path / "a.jsonl", rows)).held_out) == held
 
 
 def test_at_least_one_row_is_held_out_and_one_is_not_enough(tmp_path):

@@ -15,8 +15,7 @@ from stickymoe.data.places import cache_folder
 from stickymoe.data.progress import ProgressCallback, silent
 from stickymoe.data.source import SourceFile, TextSource
 
-HELD_OUT_SHARE = 0.025
-BY_HASH = "the 2.5 % of the rows with the smallest SHA-256 are held out, at least one"
+BY_HASH = "the 2.5 % of the rows with the smallest SHA-256 are held out, but eight if that is no more than a tenth"
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def _from_jsonl(path: Path, progress: ProgressCallback) -> Samples:
     if len(samples) < 2:
         raise DataError(f"{path} must have >= 2 rows, one of them to measure on, got {len(samples)}; give more text")
     ranked = sorted(range(len(samples)), key=lambda row: hashlib.sha256(repr(rows[row][1]).encode()).digest())
-    held = set(ranked[: max(1, round(HELD_OUT_SHARE * len(samples)))])
+    held = set(ranked[: max(1, round(0.025 * len(samples)), min(8, len(samples) // 10))])
     return Samples(
         name=path.name,
         train=tuple(sample for row, sample in enumerate(samples) if row not in held),

@@ -21,6 +21,14 @@ def test_remoe_has_all_of_its_terms_and_says_that_their_weights_are_not_its_own(
     assert "ours" in OBJECTIVES["remoe"].open_choices
 
 
+def test_an_objective_says_in_a_line_what_it_is_and_what_is_open():
+    assert OBJECTIVES["ce"].worded() == "cross-entropy alone: what more training by itself does"
+    assert OBJECTIVES["paper"].worded().endswith("the consistency loss alone (consistency 0.1)")
+    what, _, choices = OBJECTIVES["reuse"].worded().partition("; ")
+    assert what == "ReMoE's reuse mass and trust alone (reuse 0.1, trust 0.1)"
+    assert choices == "open in the paper as we have it: the weights of its terms: ours"
+
+
 def test_the_papers_simulation_has_the_papers_numbers():
     assert (OBJECTIVES["paper"].coefficients, OBJECTIVES["paper"].learning_rate) == ({"consistency": 0.1}, 1e-4)
     assert OBJECTIVES["paper"].open_choices == ""

@@ -12,6 +12,7 @@ from stickymoe.core.errors import SettingError
     [
         ({"tokens": 0}, r"tune.tokens must be >= 1, got 0"),
         ({"sequence_length": 1}, r"tune.sequence_length must be >= 2, got 1; neighbours are compared"),
+        ({"objective": "paper", "coefficients": {"lag": float("nan")}}, r"objective.lag must be a finite number .*"),
         ({"accumulation": 0}, r"tune.accumulation must be >= 1, got 0"),
         ({"learning_rate": float("nan")}, r"tune.learning_rate must be a finite number > 0, got nan"),
         ({"learning_rate": 0.0}, r"tune.learning_rate must be a finite number > 0, got 0.0"),
@@ -32,4 +33,3 @@ def test_a_setting_that_breaks_its_rule_is_named(small, changes, message):
 def test_settings_are_json(small):
     found = small.settings()
     assert json.loads(json.dumps(found.as_dict()))["coefficients"] == found.coefficients
-    assert found.rows_a_step == 2

@@ -28,6 +28,12 @@ class TuningObjective:
     learning_rate: float = 5e-5
     open_choices: str = ""
 
+    def worded(self) -> str:
+        """Return what it is in one line, with what its source leaves open."""
+        terms = ", ".join(f"{name} {value:g}" for name, value in self.coefficients.items())
+        told = f"{self.what} ({terms})" if terms else self.what
+        return f"{told}; open in the paper as we have it: {self.open_choices}" if self.open_choices else told
+
     def with_terms(self, terms: Mapping[str, float]) -> TuningObjective:
         """Return the objective with these coefficients in place of its own, or beside them; 0 takes a term out."""
         if not terms:

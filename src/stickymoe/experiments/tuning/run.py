@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from stickymoe.experiments.tuning.folder import MODEL, RESULT, TuneFolder
 from stickymoe.experiments.tuning.lora import MARK, with_adapters
 from stickymoe.experiments.tuning.measured import Measured, measured_of, price
 from stickymoe.experiments.tuning.measuring import read_held_out
-from stickymoe.experiments.tuning.objectives import CONTROL
+from stickymoe.experiments.tuning.objectives import CONTROL, choose_objective
 from stickymoe.experiments.tuning.proof import Proof, compare_on_disk, hash_of
 from stickymoe.experiments.tuning.rehearsal import rehearse
 from stickymoe.experiments.tuning.settings import TuneSettings
@@ -72,6 +72,8 @@ class TuneRun:
         """Return the arms, the proof, and all of it as JSON."""
         began = time.perf_counter()
         start = chosen_weights(self.model, self.chosen)
+        objective = replace(choose_objective(self.settings.objective), coefficients=self.settings.coefficients)
+        self.say(objective.worded())
         for note in (*self.text.notes, *reach_notes(start, self.settings.learning_rate, self.text.steps)):
             self.say(note)
         self.progress("hashing what stays", 0, None)

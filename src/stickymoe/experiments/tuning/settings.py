@@ -9,6 +9,7 @@ from typing import Any
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least, require_one_of
 from stickymoe.data.encoding import LossOn
+from stickymoe.experiments.tuning.objectives import choose_objective
 from stickymoe.losses import Objective
 from stickymoe.losses.symmetric_kl import REMOE_LAGS
 from stickymoe.losses.working_set import WINDOW
@@ -82,13 +83,9 @@ class TuneSettings:
             raise SettingError.broken("tune.learning_rate", "a finite number > 0", self.learning_rate)
         if not 0 <= self.warmup_share <= 1:
             raise SettingError.broken("tune.warmup_share", "in [0, 1]", self.warmup_share)
+        choose_objective(self.objective)
         require_one_of("tune.loss_on", self.loss_on, ["all", "assistant"])
         Objective(self.coefficients, lags=self.lags, working_set_window=self.working_set_window)
-
-    @property
-    def rows_a_step(self) -> int:
-        """How many rows an optimiser step takes."""
-        return self.batch_size * self.accumulation
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as JSON takes them."""

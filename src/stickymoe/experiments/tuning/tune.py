@@ -76,5 +76,9 @@ def tune(
         raise SettingError.broken(
             "WORLD_SIZE", "1, since tuning runs in one process", ranks, "start it without torchrun"
         )
+    device = opened.model.device
+    if device.type == "cuda" and device.index not in (None, 0):
+        rule = "cpu or the first GPU, which is where the Trainer trains"
+        raise SettingError.broken("device", rule, str(device), "set CUDA_VISIBLE_DEVICES to choose another")
     run = TuneRun(TuneFolder(Path(out), resume=resume), opened, samples, settings, say, progress)
     return TuneResult(*run.everything(save_model), Path(out))
