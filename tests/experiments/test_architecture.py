@@ -1,5 +1,9 @@
 """Architectures of transformers as recipes' models: every key checked against the class that it is for."""
 
+import re
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from stickymoe.capture.tiny import SIZES
@@ -103,6 +107,16 @@ def test_the_shipped_mixtral_has_the_papers_size_and_can_be_exported():
     assert made.num_local_experts == paper.num_experts
     assert made.intermediate_size % 32 == 0
     assert recipe.training == load_recipe("paper-small").training
+
+
+def test_the_recipes_of_the_page_are_recipes():
+    page = Path(__file__).parents[2] / "docs" / "architectures.md"
+    scratch, on = (tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL))
+    made = model_config(build_recipe(scratch), 4096)
+    assert (made.num_experts, made.head_dim, made.rope_parameters["rope_theta"]) == (64, 64, 10000.0)
+    require_convertible(made)
+    empty_model("qwen3_moe", made)
+    assert build_recipe(on).model.pretrained == on["model"]["pretrained"]
 
 
 def test_a_recipe_is_checked_against_its_architecture_before_its_corpus_is_read():

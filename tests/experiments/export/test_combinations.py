@@ -1,5 +1,8 @@
 """What llama.cpp computes otherwise than it was trained is refused, with the reason."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from stickymoe.capture.tiny import tiny_config
@@ -16,7 +19,7 @@ SAME = [
     ("qwen3_moe", {"norm_topk_prob": True}),
     ("qwen3_moe", {"norm_topk_prob": True, "use_sliding_window": False, "sliding_window": 64}),
     ("qwen2_moe", {}),
-    ("olmoe", {}),
+    ("olmoe", {"num_key_value_heads": 4}),
 ]
 OTHERWISE = [
     ("deepseek_v3", {"rope_interleave": False}, "it rotates neighbouring numbers of a head, rope_interleave is false"),
@@ -28,6 +31,7 @@ OTHERWISE = [
     ("qwen2_moe", {"norm_topk_prob": True}, "it never divides the weights"),
     ("olmoe", {"norm_topk_prob": True}, "it never divides the weights of the chosen experts by their sum"),
     ("olmoe", {"tie_word_embeddings": True}, "it asks for an output matrix of its own"),
+    ("olmoe", {}, "every head has keys of its own there, num_key_value_heads is 2"),
 ]
 
 
@@ -57,6 +61,17 @@ def test_a_family_that_was_not_compared_passes_only_when_asked_for():
 def test_the_reference_model_has_no_form_in_gguf(unchecked):
     with pytest.raises(SettingError, match=r"the reference model .* has no architecture in GGUF; train .*'mixtral'"):
         require_convertible(StickyMoEConfig(), unchecked=unchecked)
+
+
+def test_what_passes_was_found_the_same_and_what_is_refused_was_not():
+    result = json.loads((Path(__file__).parents[3] / "benchmarks" / "results" / "gguf_check.json").read_text())
+    exact = [row for row in result["models"] if row["type"] == "f32" and row["converter"] == "llama.cpp"]
+    passed = [row for row in exact if row["refused"] is None]
+    refused = [row for row in exact if row["refused"] and "--unchecked" not in row["refused"]]
+    assert {row["model"].partition(",")[0] for row in passed} >= set(CHECKED)
+    assert all(row["same"] and row["tokens_equal"] for row in passed)
+    assert len(refused) >= len(OTHERWISE) - 2
+    assert not any(row.get("same") for row in refused)
 
 
 def test_every_compared_family_has_a_case_of_either_kind():

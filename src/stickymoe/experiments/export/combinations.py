@@ -42,6 +42,12 @@ def _untied(config: Any) -> str | None:
     )
 
 
+def _own_keys(config: Any) -> str | None:
+    if config.num_key_value_heads == config.num_attention_heads:
+        return None
+    return f"every head has keys of its own there, num_key_value_heads is {config.num_key_value_heads}"
+
+
 def _no_window(config: Any) -> str | None:
     window = config.sliding_window if getattr(config, "use_sliding_window", True) else None
     return None if window is None else f"its attention sees the whole context, sliding_window is {window}"
@@ -60,7 +66,7 @@ CHECKED: dict[str, tuple[Rule, ...]] = {
     "deepseek_v3": (_silu, _rotates_in_pairs),
     "granitemoe": (_silu,),
     "mixtral": (_silu, _no_window),
-    "olmoe": (_silu, _weights_are(renormalised=False), _untied),
+    "olmoe": (_silu, _weights_are(renormalised=False), _untied, _own_keys),
     "qwen2_moe": (_silu, _weights_are(renormalised=False), _no_window, _all_sparse),
     "qwen3_moe": (_silu, _weights_are(renormalised=True), _no_window, _all_sparse),
 }
