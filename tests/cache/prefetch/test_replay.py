@@ -154,11 +154,12 @@ def test_a_budget_of_nothing_has_the_golden_hits_and_misses(policy):
 
 
 @patient
-@given(traces(), st.integers(3, 9), st.integers(1, 4), st.sampled_from(["lru", "lfu"]), st.data())
-def test_an_oracle_turns_misses_into_fetches_one_for_one(trace, capacity, budget, policy, data):
-    # True while nothing else happens in that cache between fetch and use: up to one token ahead, a cache a layer
+@given(traces(), st.integers(3, 9), st.integers(1, 4), st.data())
+def test_an_oracle_turns_misses_into_fetches_one_for_one(trace, capacity, budget, data):
+    # True while nothing else happens in that cache between fetch and use: up to one token ahead, a cache a layer. And
+    # of LRU: what is pinned while a fetch looks for room would be the last to leave anyway, not so of few uses.
     lookahead = data.draw(st.integers(1, trace.num_layers))
-    report = simulate_prefetch(trace, "oracle", capacity, budget=budget, lookahead=lookahead, policy=policy)
+    report = simulate_prefetch(trace, "oracle", capacity, budget=budget, lookahead=lookahead, policy="lru")
     assert report.misses + report.fetched == report.plain_misses
     assert report.useful == report.fetched
 
