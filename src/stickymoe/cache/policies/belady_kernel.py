@@ -7,7 +7,7 @@ optimal.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -108,13 +108,13 @@ def forget(state: Belady, block: int) -> None:
 @inlined
 def farthest_of(distances: np.ndarray) -> int:
     """Return the number of the greatest; all differ."""
-    greatest = np.int32(-1)
+    greatest: Any = np.int32(-1)
     for number in range(distances.size):
         greatest = max(greatest, distances[number])
-    found = np.int32(distances.size)
+    found: Any = np.int32(distances.size)
     for number in range(distances.size):
         found = min(found, np.int32(number) if distances[number] == greatest else np.int32(1 << SHIFT))
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 @compiled

@@ -148,7 +148,7 @@ def _first(ranking: Ranking, start: int, stop: int) -> int:
     oldest = late
     for place in range(priorities.size):
         oldest = min(oldest, uses[place] if priorities[place] == priority else late)
-    return start + (oldest & MASK)
+    return start + int(oldest & MASK)
 
 
 @inlined
