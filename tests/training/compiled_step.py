@@ -26,7 +26,7 @@ for family in families:
     sticky = StickyObjective(step.OBJECTIVE)
     sticky.attach(model, keep=1)
     compiled = torch.compile(model, backend=backend)
-    batches = [step.padded(rows[begin : begin + 2]) for begin in (0, 2)]
+    batches = [step.padded(rows[begin : begin + 2], width=8) for begin in (0, 2)]
     sticky.begin_step(batches)
     targets = sum(int((batch["labels"][:, 1:] != -100).sum()) for batch in batches)
     for batch in batches:

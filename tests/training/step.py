@@ -43,8 +43,8 @@ def ragged_rows(lengths: tuple[int, ...] = (8, 3, 5, 6)) -> list[dict[str, torch
     return rows
 
 
-def padded(rows: list[dict[str, torch.Tensor]], side: str = "right") -> dict[str, torch.Tensor]:
-    longest = max(len(row["input_ids"]) for row in rows)
+def padded(rows: list[dict[str, torch.Tensor]], side: str = "right", width: int = 0) -> dict[str, torch.Tensor]:
+    longest = max(width, *(len(row["input_ids"]) for row in rows))
     batch: dict[str, list[torch.Tensor]] = {"input_ids": [], "labels": [], "attention_mask": []}
     for row in rows:
         short = longest - len(row["input_ids"])

@@ -67,6 +67,7 @@ class StickyTrainer(StickyTrainerMixin, ReliableTrainer):
         **kwargs: Any,
     ) -> None:
         objective = StickyObjective(args.build_objective(across_ranks=args.world_size > 1))
+        require_fitting(getattr(model, "config", None), objective.objective.coefficients, args.layers_per_pool)
         super().__init__(
             model,
             args,
@@ -77,7 +78,6 @@ class StickyTrainer(StickyTrainerMixin, ReliableTrainer):
             **kwargs,
         )
         self.remove_callback(PrinterCallback)
-        require_fitting(getattr(model, "config", None), objective.objective.coefficients, args.layers_per_pool)
         self._alarm = CollapseAlarm(args.collapse_share, args.collapse_steps)
         self._log_file = LogFile()
         self.add_callback(self._log_file)
