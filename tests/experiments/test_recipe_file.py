@@ -114,7 +114,7 @@ def test_a_file_that_is_no_toml_is_refused_in_one_line(tmp_path, content):
 def test_a_missing_recipe_names_the_nearest_shipped_one(tmp_path):
     with pytest.raises(SettingError, match="recipe paper-smal not found; did you mean 'paper-small'"):
         load_recipe("paper-smal")
-    with pytest.raises(SettingError, match="not found; shipped recipes: demo, mixtral-small, paper-medium"):
+    with pytest.raises(SettingError, match=r"not found; shipped recipes: .*demo, .*mixtral-small, .*paper-medium"):
         load_recipe(tmp_path / "zzz.toml")
 
 
