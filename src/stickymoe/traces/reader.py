@@ -39,7 +39,7 @@ class TraceReader:
             found = "a folder" if self.path.is_dir() else "nothing"
             raise TraceError(f"{self.path} must be a trace file, found {found}")
         with self._damage_told():
-            self._file = pq.ParquetFile(self.path, page_checksum_verification=True)
+            self._file = pq.ParquetFile(self.path, page_checksum_verification=True, pre_buffer=False)
             self.num_tokens = int(self._file.metadata.num_rows)
             if self.num_tokens < 1:
                 raise TraceError(f"a trace must have at least one token, got {self.num_tokens}")

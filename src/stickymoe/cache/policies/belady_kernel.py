@@ -82,8 +82,17 @@ def victim(state: Belady, pinned: np.ndarray) -> int:
             state.farthest[group] = first
         if best >= 0 and state.distance[first] < state.distance[best]:
             continue
+        if pinned[state.block[first]]:
+            # most often the one block that just came; without it the search is as quick again
+            distance = state.distance[first]
+            state.distance[first] = -1
+            second = start + farthest_of(state.distance[start:stop])
+            state.distance[first] = distance
+            if stop - start > 1 and not pinned[state.block[second]]:
+                first = second
         if not pinned[state.block[first]]:
-            best = first
+            if best < 0 or state.distance[first] > state.distance[best]:
+                best = first
             continue
         for place in range(start, stop):
             if (best < 0 or state.distance[place] > state.distance[best]) and not pinned[state.block[place]]:

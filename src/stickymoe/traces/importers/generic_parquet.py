@@ -26,7 +26,7 @@ def _matches(head: Head) -> bool:
 
 
 def _read(path: Path, options: ReadOptions) -> RoutingTrace:
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         names = list(resolve(file.schema_arrow.names).values())
         if len(set(file.schema_arrow.names)) != len(file.schema_arrow.names):
             raise TraceError("columns must have different names, got one twice")
