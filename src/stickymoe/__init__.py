@@ -12,6 +12,7 @@ from stickymoe.core import autoregister
 
 if TYPE_CHECKING:
     from stickymoe.cache import simulate as simulate
+    from stickymoe.capture import capture_routing as capture_routing
     from stickymoe.core.errors import StickyMoEError as StickyMoEError
     from stickymoe.data import Corpus as Corpus
     from stickymoe.data import TokenChunks as TokenChunks
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from stickymoe.routing import Routing as Routing
     from stickymoe.traces import RoutingTrace as RoutingTrace
     from stickymoe.training import StickyArguments as StickyArguments
+    from stickymoe.training import StickyObjective as StickyObjective
     from stickymoe.training import StickyTrainer as StickyTrainer
+    from stickymoe.training import StickyTrainerMixin as StickyTrainerMixin
     from stickymoe.training import evaluate as evaluate
 
 __version__ = "0.1.0"
@@ -43,6 +46,7 @@ __version__ = "0.1.0"
 # Public name -> the room it comes from; the block above says the same to type checkers, a test keeps them alike.
 _ROOM_OF = {
     "simulate": "cache",
+    "capture_routing": "capture",
     "StickyMoEError": "core.errors",
     "Corpus": "data",
     "TokenChunks": "data",
@@ -66,7 +70,9 @@ _ROOM_OF = {
     "Routing": "routing",
     "RoutingTrace": "traces",
     "StickyArguments": "training",
+    "StickyObjective": "training",
     "StickyTrainer": "training",
+    "StickyTrainerMixin": "training",
     "evaluate": "training",
 }
 

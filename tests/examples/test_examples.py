@@ -28,6 +28,11 @@ def test_locality_terms_in_a_loop_of_ones_own():
     assert "consistency" in printed
 
 
+def test_routers_tuned_beside_a_control():
+    printed = run("tune_router.py")
+    assert all(word in printed for word in ("CE only", "tuned costs, nats", "unchanged: all else, SHA-256"))
+
+
 @pytest.mark.parametrize("packing", [[], ["--packing"]])
 def test_supervised_fine_tuning_with_trl(tmp_path, packing):
     for package in ("trl", "datasets"):
