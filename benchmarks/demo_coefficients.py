@@ -19,14 +19,15 @@ from stickymoe.core.files import write_json
 from stickymoe.experiments.comparison import Row, compare
 from stickymoe.experiments.demo import run_demo
 from stickymoe.experiments.headline import choose_highlight
-from stickymoe.experiments.variants import DENSE, VANILLA, soft, soft_hard
+from stickymoe.experiments.variants import DENSE, VANILLA, hysteresis, soft, soft_hard
 
 METHODS = {
-    "soft": [soft(coefficient) for coefficient in (0.02, 0.05, 0.1, 0.2)],
+    "soft": [soft(coefficient) for coefficient in (0.05, 0.1, 0.2, 0.5)],
     "soft-hard": [
         soft_hard(coefficient, anchor)
-        for coefficient, anchor in ((0.02, 0.1), (0.05, 0.1), (0.05, 0.5), (0.1, 0.05), (0.1, 0.1), (0.1, 1.0))
+        for coefficient, anchor in ((0.05, 0.5), (0.1, 0.1), (0.1, 0.5), (0.1, 1.0))
     ],
+    "hysteresis": [hysteresis(window, bonus) for window, bonus in ((1, 0.4), (1, 1.0), (2, 0.4))],
 }
 
 
