@@ -37,7 +37,7 @@ from stickymoe.data import load_corpus
 from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.experiments.export import combinations, export_gguf
 from stickymoe.experiments.export.combinations import require_convertible
-from stickymoe.training.quiet import without_progress_bars
+from stickymoe.model.quiet import without_progress_bars
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "gguf_check.json"

@@ -109,7 +109,38 @@ def speed_block() -> str:
     return "\n".join(lines)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"demo": demo_block, "speed": speed_block}
+def replay_block() -> str:
+    """Return how fast traces are replayed, read and diagnosed."""
+    found = json.loads((RESULTS / "replay.json").read_text(encoding="utf-8"))
+    sections = {(section["section"], section.get("trace")): section for section in found["sections"]}
+    replays = [section for name, section in sections.items() if name[0] == "replay"]
+    met = {target["what"]: target["found"] for section in found["sections"] for target in section["targets"]}
+    contenders = ("ours", "its file reader", "its Python loop")
+    lines = [
+        f"Replay, requests one at a time, {replays[0]['capacity']} slots a layer, one thread of "
+        f"{found['hardware']['processor']}, beside libCacheSim {found['libcachesim']}:",
+        "",
+        "| million requests a second | StickyMoE | its file reader | its Python loop |",
+        "|---|--:|--:|--:|",
+    ]
+    for section in replays:
+        name = f"Qwen3-30B, {section['trace']}" if section["trace"].endswith(".npz") else section["trace"]
+        for policy, label in (("lru", "LRU"), ("lfu-cache", "LFU"), ("belady", "Belady")):
+            rows = {row["contender"]: row for row in section["rows"] if row.get("policy") == policy}
+            rates = " | ".join(f"{rows[each]['accesses_per_second'] / 1e6:.1f}" for each in contenders)
+            lines.append(f"| {name}: {label} | {rates} |")
+    lines += [
+        "",
+        f"LRU at every capacity takes {times(met['LRU curve, time over one capacity'])} one capacity; `diagnose` of "
+        f"{replays[0]['accesses'] / 1e6:.2f} M lookups {met['diagnose with report, seconds']:.0f} s, report included; "
+        f"JSONL is read at {met['import, MB/s']:.0f} MB/s, 1 GB of it within {met['import, peak MiB']:.0f} MiB; 10⁸ "
+        f"lookups stream in {times(met['stream, peak memory of ten times the accesses'])} the memory of 10⁷. From "
+        "[benchmarks/results/replay.json](benchmarks/results/replay.json), made by `python benchmarks/replay.py`.",
+    ]
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {"demo": demo_block, "speed": speed_block, "replay": replay_block}
 
 
 def take_demo(folder: Path) -> None:
