@@ -24,8 +24,7 @@ from stickymoe.experiments.variants import DENSE, VANILLA, hysteresis, soft, sof
 METHODS = {
     "soft": [soft(coefficient) for coefficient in (0.05, 0.1, 0.2, 0.5)],
     "soft-hard": [
-        soft_hard(coefficient, anchor)
-        for coefficient, anchor in ((0.05, 0.5), (0.1, 0.1), (0.1, 0.5), (0.1, 1.0))
+        soft_hard(coefficient, anchor) for coefficient, anchor in ((0.05, 0.5), (0.1, 0.1), (0.1, 0.5), (0.1, 1.0))
     ],
     "hysteresis": [hysteresis(window, bonus) for window, bonus in ((1, 0.4), (1, 1.0), (2, 0.4))],
 }
