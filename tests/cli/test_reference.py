@@ -19,8 +19,9 @@ def test_the_committed_page_is_what_the_commands_say():
 
 def test_the_page_has_every_command():
     assert {" ".join(path[1:]) for path in COMMANDS} == {
-        "", "demo", "sweep", "report", "data", "data prepare", "train", "evaluate", "generate", "trace", "trace info",
-        "trace head", "trace convert", "calibrate", "measure", "simulate", "diagnose",
+        "", "demo", "sweep", "report", "data", "data prepare", "train", "tune", "evaluate", "generate", "export",
+        "compare", "trace", "trace info", "trace head", "trace convert", "trace record", "calibrate", "measure",
+        "simulate", "diagnose",
     }  # fmt: skip
     page = reference_page()
     assert all(f"## `{' '.join(path)}`" in page for path in COMMANDS)

@@ -12,15 +12,15 @@ from stickymoe.core.compiled import borrowed, compiled, inlined
 REPLAY = """
 import sys
 from stickymoe.cache import hit_rate_curve, simulate
-from stickymoe.cache.distance_kernel import add_distances
+from stickymoe.cache.ranks_kernel import add_ranks
 from stickymoe.cache.replay_kernel import replay_together
 from stickymoe.traces import RoutingTrace
 
 trace = RoutingTrace.from_sequences([[[[0, 1]], [[0, 2]]]], num_experts=4)
-simulate(trace, "lru", 2)
+simulate(trace, "fifo", 2)
 simulate(trace, "belady", 2)
 hit_rate_curve(trace, "lru", [1, 2])
-for code in (replay_together, add_distances):
+for code in (replay_together, add_ranks):
     print(sum(code.stats.cache_hits.values()), sum(code.stats.cache_misses.values()))
 """
 

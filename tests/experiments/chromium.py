@@ -33,7 +33,8 @@ def executable():
 
 
 class Page:
-    """One open page. `errors` collects what its scripts throw or report, `requests` every address it asks for."""
+    """One open page. `errors` collects what its scripts throw or report, `requests` every address it asks for,
+    from `open` on."""
 
     def __init__(self, process, reading, writing, session):
         self._process, self._reading, self._writing = process, reading, writing
@@ -83,6 +84,7 @@ class Page:
         self.wait("true")
 
     def open(self, path):
+        self.errors, self.requests = [], []
         self.send("Page.navigate", url=Path(path).resolve().as_uri())
         self.wait("document.readyState === 'complete'")
 

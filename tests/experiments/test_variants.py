@@ -188,3 +188,17 @@ def test_the_page_of_the_variants_names_every_family_and_its_first_variant():
     kinds = "soft|hard-window|hysteresis|shared|trajectory|boundary|document"
     for mentioned in re.findall(rf"`((?:{kinds})-[\w.-]*\d[\w.-]*)`", page):
         assert mentioned in VARIANTS, mentioned
+
+
+@pytest.mark.parametrize(
+    ("recipe", "key", "chosen"),
+    [
+        ("mixtral-demo", "num_local_experts", 2),
+        ("qwen3-moe-demo", "num_experts", 8),
+        ("deepseek-v3-demo", "n_routed_experts", 4),
+    ],
+)
+def test_the_dense_control_of_an_architecture_has_as_many_experts_as_a_token_uses(recipe, key, chosen):
+    settings = DENSE.apply(load_recipe(recipe)).model.settings
+    assert settings[key] == chosen == settings["num_experts_per_tok"]
+    assert "num_experts" in key or "num_experts" not in settings

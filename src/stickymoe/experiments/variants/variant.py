@@ -10,6 +10,10 @@ from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import build_recipe
 
 
+# How the reference model and transformers' architectures call the number of experts.
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
 @dataclass(frozen=True)
 class Variant:
     """A named change to a recipe.
@@ -49,7 +53,9 @@ class Variant:
             table, name = key.split(".")
             content[table][name] = value
         if self.dense:
-            content["model"]["num_experts"] = content["model"].get("num_experts_per_tok", 2)
+            model = content["model"]
+            key = next((name for name in EXPERT_COUNTS if name in model), EXPERT_COUNTS[0])
+            model[key] = model.get("num_experts_per_tok", 2)
         return build_recipe(content)
 
     def __add__(self, other: Variant) -> Variant:
