@@ -22,11 +22,11 @@ from stickymoe.experiments.run import corpus_of, passage_of
 from stickymoe.experiments.run_folder import RECIPE_FILE, REPORT_FILE, claimed, is_finished, stands
 from stickymoe.experiments.run_model import model_config
 from stickymoe.experiments.runner import Job, run_jobs
-from stickymoe.experiments.variants import DENSE, VANILLA, Variant, soft, soft_hard
+from stickymoe.experiments.variants import DENSE, VANILLA, Variant, hysteresis, soft, soft_hard
 
 # Chosen on the validation split by `python benchmarks/demo_coefficients.py`, its rule is written there; the rows are in
 # benchmarks/results/demo_coefficients.json.
-DEMO_VARIANTS = (VANILLA, soft(0.1), soft_hard(0.02, 0.1), DENSE)
+DEMO_VARIANTS = (VANILLA, soft(0.5), soft_hard(0.1, 1.0), hysteresis(1, 1.0), DENSE)
 TITLE = "Sticky routing on real text"
 SUMMARY_FILE = "demo.json"
 
