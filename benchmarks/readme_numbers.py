@@ -52,19 +52,12 @@ def demo_block() -> str:
         f"of what experts gain over a dense model of the same active size. {machine}; from start to report in "
         f"{duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
         "`make demo`; the coefficients were chosen on the validation split "
-        f"([rule and rows](benchmarks/results/demo_coefficients.json)). {_age(results)}"
+        "([rule and rows](benchmarks/results/demo_coefficients.json)), and the locality terms grow over the first half. "
         "Read it with care: the Soft rows' gates are flat rather than sure (compare entropy and margin), and runs that "
         "differ in rounding alone have ended 5 to 20 % apart in perplexity: one seed decides little "
         "([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
     ]
     return "\n".join(lines)
-
-
-def _age(results: list[RunResult]) -> str:
-    """Say so where the demo has other variants by now."""
-    if [result.read.name for result in results] == [variant.name for variant in DEMO_VARIANTS]:
-        return ""
-    return "`make demo` has other variants since this table was made, whose terms grow over the first half. "
 
 
 def _line(row: Row, caches: list[Any]) -> str:
