@@ -52,9 +52,9 @@ def demo_block() -> str:
         f"of what experts gain over a dense model of the same active size. {machine}; from start to report in "
         f"{duration(found['seconds'])}. From [benchmarks/results/demo.json](benchmarks/results/demo.json), made by "
         "`make demo`; the coefficients were chosen on the validation split "
-        "([rule and rows](benchmarks/results/demo_coefficients.json)), and the locality terms grow over the first half. "
-        "Read it with care: the Soft rows' gates are flat rather than sure (compare entropy and margin), and runs that "
-        "differ in rounding alone have ended 5 to 20 % apart in perplexity: one seed decides little "
+        "([rule and rows](benchmarks/results/demo_coefficients.json)), and the locality terms grow over the first "
+        "half. Read it with care: the Soft rows' gates are flat rather than sure (compare entropy and margin), and "
+        "runs that differ in rounding alone have ended 5 to 20 % apart in perplexity: one seed decides little "
         "([decision 13](docs/decisions/0013-the-demos-shape-and-coefficients.md)).",
     ]
     return "\n".join(lines)

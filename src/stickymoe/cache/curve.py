@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stickymoe.cache.lru import count_lru
+from stickymoe.cache.lru import count_whole
 from stickymoe.cache.profile import ProfileSource
 from stickymoe.cache.registry import PolicyFactory
 from stickymoe.cache.report import CacheReport
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.cache.simulation import replay_together, simulations_of
+from stickymoe.cache.simulation import simulations_of
 from stickymoe.core.errors import SettingError
 from stickymoe.traces import RoutingTrace
 
@@ -62,6 +62,5 @@ def hit_rate_curve(
     if not sizes:
         raise SettingError.broken("cache.capacities", "at least one capacity", sizes)
     trace, simulations = simulations_of(trace, settings, sizes, profile, expert_bytes)
-    if alone := count_lru(simulations, trace):
-        replay_together(alone, trace)
+    count_whole(simulations, trace)
     return [each.report() for each in simulations]

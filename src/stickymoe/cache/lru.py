@@ -13,12 +13,18 @@ from stickymoe.cache.pools import Piece
 from stickymoe.cache.ranks_kernel import MOST_EXPERTS, add_ranks, new_ranks
 from stickymoe.cache.replay_kernel import COLD
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.cache.simulation import Simulation
+from stickymoe.cache.simulation import Simulation, replay_together
 from stickymoe.metrics.reuse_kernel import distances, new_recency
 from stickymoe.traces import RoutingTrace
 
 
-def count_lru(simulations: Sequence[Simulation], trace: RoutingTrace) -> list[Simulation]:
+def count_whole(simulations: Sequence[Simulation], trace: RoutingTrace) -> None:
+    """Count a whole trace for simulations that differ in capacity alone: in one pass where it tells, else by replay."""
+    if alone := _count_lru(simulations, trace):
+        replay_together(alone, trace)
+
+
+def _count_lru(simulations: Sequence[Simulation], trace: RoutingTrace) -> list[Simulation]:
     """Fill in the counts that one pass tells, and return the simulations that have to be replayed instead.
 
     The number of experts used since an expert's last use tells which capacities hit. It does not tell of a cache

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from stickymoe.cache.lru import count_lru
+from stickymoe.cache.lru import count_whole
 from stickymoe.cache.pieces import simulate_pieces
 from stickymoe.cache.profile import ProfileSource
 from stickymoe.cache.registry import PolicyFactory
 from stickymoe.cache.report import CacheReport
 from stickymoe.cache.settings import CacheSettings
-from stickymoe.cache.simulation import replay_together, simulations_of
+from stickymoe.cache.simulation import simulations_of
 from stickymoe.traces import RoutingTrace
 
 
@@ -86,6 +86,5 @@ def simulate(
         return simulate_pieces(trace, settings, capacity, capacity_bytes, profile, expert_bytes)
     sizes = [(capacity, capacity_bytes)]
     trace, (simulation,) = simulations_of(trace, settings, sizes, profile, expert_bytes)
-    if alone := count_lru([simulation], trace):
-        replay_together(alone, trace)
+    count_whole([simulation], trace)
     return simulation.report()

@@ -10,7 +10,7 @@ from typing import Any
 from stickymoe.core.errors import DataError, SettingError
 from stickymoe.data.messages import Message, content_of
 from stickymoe.data.progress import ProgressCallback, silent
-from stickymoe.data.source import SourceFile
+from stickymoe.data.source import SourceFile, unreadable
 
 JSONL_SUFFIXES = (".jsonl", ".ndjson")
 LONGEST_LINE = 2**27
@@ -45,8 +45,7 @@ def read_jsonl(path: Path, progress: ProgressCallback | None = None) -> tuple[li
                     where = f"{path} line {number}"
                     rows.append((number, content_of(_object(line, where, first=number == 1), where)))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DataError(f"could not read {path}: {reason}; check the path and its permissions") from error
+        raise unreadable(path, error) from error
     if not rows:
         raise DataError(f"{path} must not be empty, it holds no row; name a file that does")
     return rows, SourceFile(path.name, digest.hexdigest(), done)

@@ -62,6 +62,12 @@ class TextSource:
         return hashlib.sha256(content.encode()).hexdigest()
 
 
+def unreadable(path: Path, error: OSError) -> DataError:
+    """Return what to tell of a file that the system refused to read."""
+    reason = (error.strerror or str(error)).lower()
+    return DataError(f"could not read {path}: {reason}; check the path and its permissions")
+
+
 def read_text(path: Path, name: str) -> tuple[str, SourceFile]:
     """Read a UTF-8 file as it is: no newline translated, nothing stripped.
 
@@ -71,8 +77,7 @@ def read_text(path: Path, name: str) -> tuple[str, SourceFile]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise DataError(f"could not read {path}: {reason}; check the path and its permissions") from error
+        raise unreadable(path, error) from error
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -19,6 +19,7 @@ from stickymoe.capture.families import FAMILIES
 from stickymoe.capture.tiny import families
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import nearest, require_one_of
+from stickymoe.experiments.recipe import EXPERT_COUNTS
 
 # What the corpus' tokenizer decides
 _OF_THE_TOKENIZER = ("vocab_size", "bos_token_id", "eos_token_id", "pad_token_id")
@@ -159,7 +160,7 @@ def _require_enough_experts(config: PreTrainedConfig) -> None:
 
 def num_experts_of(config: PreTrainedConfig) -> int | None:
     """Return how many experts a layer has by its config, whatever that calls them; None where it does not say."""
-    for name in ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"):
+    for name in EXPERT_COUNTS:
         found = getattr(config, name, None)
         if isinstance(found, int):
             return found

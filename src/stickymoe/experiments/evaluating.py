@@ -12,16 +12,14 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from stickymoe.cache import PAPER_SEMANTICS, CacheReport, hit_rate_curve
-from stickymoe.capture.passes import CapturedPass
 from stickymoe.capture.recording.facts import LayerFacts
 from stickymoe.capture.recording.watch import Watch
 from stickymoe.core.settings import require_at_least
 from stickymoe.data import TokenChunks, collate_chunks
-from stickymoe.losses import gate_entropy_bits, gate_margin
+from stickymoe.experiments.captured_gates import gates_of, mean_gates
 from stickymoe.traces import RoutingTrace
 from stickymoe.training import Evaluation
-from stickymoe.training.evaluate import PAPER_CAPACITY, default_capacities
+from stickymoe.training.evaluate import cache_reports
 from stickymoe.training.memory import keep_freed_memory
 from stickymoe.training.model_inputs import fitted_inputs
 
@@ -58,7 +56,7 @@ def evaluate_captured(
     was_training = model.training
     model.train(False)
     try:
-        with torch.no_grad(), Watch(model, on_pass=lambda done: gates.append(_of_gates(done))) as watch:
+        with torch.no_grad(), Watch(model, on_pass=lambda done: gates.append(gates_of(done))) as watch:
             for done, batch in _batches(chunks, batch_size):
                 losses.append(_cross_entropy(model, batch))
                 ids = batch["input_ids"]
@@ -70,16 +68,16 @@ def evaluate_captured(
     finally:
         model.train(was_training)
     predicted = chunks.split.num_tokens - 1
-    entropy, margin = np.sum([measures * tokens for measures, tokens in gates], axis=0) / predicted
+    entropy, margin = mean_gates(gates)
     trace = _trace(pieces, chunks, facts, provenance)
     return Evaluation(
         split=split,
         cross_entropy=math.fsum(losses) / predicted,
         predicted_tokens=predicted,
-        gate_entropy_bits=entropy.tolist(),
-        gate_margin=margin.tolist(),
+        gate_entropy_bits=entropy,
+        gate_margin=margin,
         trace=trace,
-        cache=_cache_reports(trace),
+        cache=cache_reports(trace),
         parameters=_parameters(model, facts, trace.top_k),
     )
 
@@ -102,13 +100,6 @@ def _cross_entropy(model: PreTrainedModel, batch: dict[str, Tensor]) -> float:
     return float(torch.stack(of_rows).sum())
 
 
-def _of_gates(done: CapturedPass) -> tuple[np.ndarray, int]:
-    """Return mean entropy and margin of each layer's gates in a pass, as two rows, and its number of tokens."""
-    gates = done.routing.gate_probs
-    measured = [torch.stack([measure(layer) for layer in gates]) for measure in (gate_entropy_bits, gate_margin)]
-    return torch.stack(measured).double().cpu().numpy(), math.prod(gates[0].shape[:2])
-
-
 def _trace(
     pieces: list[RoutingTrace], chunks: TokenChunks, facts: LayerFacts, provenance: dict[str, Any]
 ) -> RoutingTrace:
@@ -125,11 +116,6 @@ def _trace(
         expert_bytes=facts.expert_bytes,
         provenance=provenance,
     )
-
-
-def _cache_reports(trace: RoutingTrace) -> tuple[CacheReport, ...]:
-    papers = hit_rate_curve(trace, "lru", [PAPER_CAPACITY], **PAPER_SEMANTICS)
-    return (*papers, *hit_rate_curve(trace, "lru", default_capacities(trace.top_k, trace.num_experts)))
 
 
 def _parameters(model: PreTrainedModel, facts: LayerFacts, top_k: int) -> dict[str, int]:

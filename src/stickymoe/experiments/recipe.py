@@ -20,6 +20,8 @@ Text = Annotated[str, Field(min_length=1)]
 SHARED_SETTINGS = ("window", "boundary_weight", "warmup_steps", "allow_unshared", "reset_at_documents")
 # Keys of the model that say whose shape the others are.
 ORIGINS = ("architecture", "pretrained")
+# How the reference model and transformers' architectures call the number of experts.
+EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 # Keys of training that decide what is noted on the way, not what comes out.
 BOOKKEEPING = ("log_every", "evaluate_every", "checkpoint_every", "keep_checkpoints", "report_to")
 

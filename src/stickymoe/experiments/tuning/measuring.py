@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stickymoe.capture.passes import CapturedPass
 from stickymoe.capture.recording.watch import Watch
 from stickymoe.data.chunks import IGNORED
 from stickymoe.data.rows import PaddedRows, collate_rows
-from stickymoe.losses import gate_entropy_bits, gate_margin
+from stickymoe.experiments.captured_gates import gates_of, mean_gates
 from stickymoe.metrics.measuring import FEW_UNITS
 from stickymoe.traces import RoutingTrace
 
@@ -66,7 +65,7 @@ def read_held_out(
     was_training = model.training
     model.eval()
     try:
-        with Watch(model, on_pass=lambda done: gates.append(_gates_of(done))) as watch:
+        with Watch(model, on_pass=lambda done: gates.append(gates_of(done))) as watch:
             for numbers, batch in _batches(rows, batch_size):
                 real = batch["attention_mask"].bool()
                 sums.append(_cross_entropies(model, batch))
@@ -75,11 +74,10 @@ def read_held_out(
                     progress(int(numbers[-1]) + 1, len(rows))
     finally:
         model.train(was_training)
-    tokens = sum(count for _, count in gates)
-    entropy, margin = np.sum([found * count for found, count in gates], axis=0) / tokens
+    entropy, margin = mean_gates(gates)
     by_unit, unit = _by_unit(np.concatenate(sums), documents)
     trace = RoutingTrace.concat(pieces, join_sequences=True)
-    return Pass(by_unit[:, 0], by_unit[:, 1], unit, entropy.tolist(), margin.tolist(), trace)
+    return Pass(by_unit[:, 0], by_unit[:, 1], unit, entropy, margin, trace)
 
 
 def _by_unit(sums: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, str]:
@@ -112,15 +110,3 @@ def _cross_entropies(model: Any, batch: dict[str, Tensor]) -> np.ndarray:
     ]
     counts = targets.ne(IGNORED).sum(dim=1)
     return torch.stack([torch.stack(found).double(), counts.double()], dim=1).cpu().numpy()
-
-
-def _gates_of(done: CapturedPass) -> tuple[np.ndarray, int]:
-    """Return entropy and margin of each layer's gates in a pass, as two rows, and its real tokens."""
-    routing = done.routing
-    measured = [
-        torch.stack([measure(layer, routing.token_mask) for layer in routing.gate_probs])
-        for measure in (gate_entropy_bits, gate_margin)
-    ]
-    mask = routing.token_mask
-    count = routing.gate_probs[0][..., 0].numel() if mask is None else int(mask.sum())
-    return torch.stack(measured).double().cpu().numpy(), count

@@ -6,12 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stickymoe.core.errors import SettingError
-from stickymoe.experiments.recipe import Recipe
+from stickymoe.experiments.recipe import EXPERT_COUNTS, Recipe
 from stickymoe.experiments.recipe_file import build_recipe
-
-
-# How the reference model and transformers' architectures call the number of experts.
-EXPERT_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 @dataclass(frozen=True)
