@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stickymoe.core.errors import DataError, SettingError
-from stickymoe.data.jsonl import read_jsonl
+from stickymoe.data.jsonl import read_jsonl, stream_jsonl
 
 
 @pytest.fixture
@@ -26,6 +26,14 @@ def test_rows_come_with_their_lines_and_blank_lines_are_passed_over(write):
     assert rows == [(1, "one"), (4, "two")]
     assert (file.name, file.num_bytes) == ("rows.jsonl", (write({"text": "one"}).parent / "rows.jsonl").stat().st_size
                                            + len(b'\n\n   \n{"content": "two"}'))  # fmt: skip
+
+
+def test_a_stream_gives_the_same_rows_and_looks_at_nothing_before_it_is_reached(write):
+    rows = stream_jsonl(write({"text": "one"}, b"", {"prompt": "two"}, b"{"))
+    assert [next(rows), next(rows)] == [(1, "one"), (3, "two")]
+    with pytest.raises(DataError, match="line 4 must be one JSON object"):
+        next(rows)
+    assert list(stream_jsonl(write(b""))) == []
 
 
 def test_a_byte_order_mark_is_no_text(write):

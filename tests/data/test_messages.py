@@ -47,6 +47,13 @@ def test_a_prompt_without_an_answer_is_no_conversation():
     assert content_of({"prompt": "How much?", "text": "one"}, "line 1") == "one"
 
 
+def test_a_prompt_without_an_answer_is_a_text_where_prompts_are_asked_for():
+    with pytest.raises(DataError, match="got 'prompt'"):
+        content_of({"prompt": "How much?"}, "line 1")
+    assert content_of({"prompt": "How much?"}, "line 1", prompts=True) == "How much?"
+    assert content_of({"prompt": "How much?", "text": "one"}, "line 1", prompts=True) == "one"
+
+
 def test_every_role_is_one_that_templates_know():
     assert set(ROLES.values()) == {"system", "user", "assistant", "tool"}
 

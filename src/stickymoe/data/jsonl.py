@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from stickymoe.core.errors import DataError, SettingError
 from stickymoe.data.messages import Message, content_of
@@ -34,30 +35,52 @@ def read_jsonl(path: Path, progress: ProgressCallback | None = None) -> tuple[li
         raise SettingError.broken("data", "an existing file", str(path))
     rows: list[Row] = []
     digest, done, total = hashlib.sha256(), 0, path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(_lines(file, path), 1):
-                digest.update(line)
-                done += len(line)
-                if number % ROWS_A_REPORT == 0:
-                    (progress or silent)(f"reading {path.name}", done, total)
-                if line.strip():
-                    where = f"{path} line {number}"
-                    rows.append((number, content_of(_object(line, where, first=number == 1), where)))
-    except OSError as error:
-        raise unreadable(path, error) from error
+    for number, line in _lines(path):
+        digest.update(line)
+        done += len(line)
+        if number % ROWS_A_REPORT == 0:
+            (progress or silent)(f"reading {path.name}", done, total)
+        if line.strip():
+            rows.append((number, _content(path, number, line)))
     if not rows:
         raise DataError(f"{path} must not be empty, it holds no row; name a file that does")
     return rows, SourceFile(path.name, digest.hexdigest(), done)
 
 
-def _lines(file: Any, path: Path) -> Any:
+def stream_jsonl(path: Path) -> Iterator[Row]:
+    """Yield what `read_jsonl` returns, a line at a time, without looking ahead; a prompt without an answer is a text.
+
+    Args:
+        path: The file; one without a row yields nothing.
+
+    Raises:
+        DataError: As from `read_jsonl`, when the line is reached.
+    """
+    for number, line in _lines(path):
+        if line.strip():
+            yield number, _content(path, number, line, prompts=True)
+
+
+def _content(path: Path, number: int, line: bytes, *, prompts: bool = False) -> str | tuple[Message, ...]:
+    where = f"{path} line {number}"
+    return content_of(_object(line, where, first=number == 1), where, prompts=prompts)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            yield from _numbered(file, path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def _numbered(file: BinaryIO, path: Path) -> Iterator[tuple[int, bytes]]:
     number = 0
     while line := file.readline(LONGEST_LINE + 1):
         number += 1
         if len(line) > LONGEST_LINE:
             raise DataError(f"{path} line {number} must be at most {LONGEST_LINE} bytes; is this a JSON Lines file?")
-        yield line
+        yield number, line
 
 
 def _object(line: bytes, where: str, *, first: bool) -> dict[str, Any]:

@@ -39,12 +39,13 @@ class Message(NamedTuple):
     content: str
 
 
-def content_of(row: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:
+def content_of(row: Mapping[str, Any], where: str, *, prompts: bool = False) -> str | tuple[Message, ...]:
     """Return the text or the turns of a row, whichever of the known names it uses; turns go before text.
 
     Args:
         row: The row.
         where: What an error calls it.
+        prompts: Whether a prompt without an answer is a text; to be trained on it is not.
 
     Raises:
         DataError: The row has no text, or a turn is not one.
@@ -64,6 +65,8 @@ def content_of(row: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:
     for name in TEXT_KEYS:
         if _is_text(row.get(name)):
             return str(row[name])
+    if prompts and _is_text(prompt):
+        return str(prompt)
     known = ", ".join((*TEXT_KEYS[:3], *TURNS_KEYS[:2], "prompt with completion"))
     found = ", ".join(map(repr, list(row)[:6])) or "no keys"
     raise DataError(f"{where} must have a text that is not empty, under a key such as {known}; got {found}")

@@ -113,8 +113,9 @@ def _tokens(document: TextDocument, tokenizer: PreTrainedTokenizerBase) -> Itera
             "that was tuned for chats"
         )
     template: Any = tokenizer.apply_chat_template
+    turns = [message._asdict() for message in document.messages]
     try:
-        text = template(document.messages, tokenize=False)
+        text = template(turns, tokenize=False)
     except Exception as error:  # templates raise what they like
         raise DataError(f"{document.name} does not fit the chat template: {' '.join(str(error).split())}") from error
     begins = tokenizer.bos_token

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,18 +11,14 @@ from typing import Any
 from stickymoe.core.errors import DataError
 from stickymoe.core.files import sha256_of
 from stickymoe.core.settings import require_one_of
-from stickymoe.data.jsonl import JSONL_SUFFIXES
+from stickymoe.data.jsonl import JSONL_SUFFIXES, stream_jsonl
 from stickymoe.data.load import find_source
+from stickymoe.data.messages import Message
 from stickymoe.data.places import cache_folder
 from stickymoe.data.progress import ProgressCallback, silent
 from stickymoe.data.source import unreadable
 
 BLOCK_CHARACTERS = 2**20  # of a long text that are tokenised at once
-MOST_LINE_BYTES = 2**26
-_TEXT_KEYS = ("text", "content", "prompt")
-_CHAT_KEYS = ("messages", "conversations")
-
-Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ class TextDocument:
 
     name: str
     blocks: Iterator[str] = field(default_factory=lambda: iter(()))
-    messages: list[Message] = field(default_factory=list)
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,9 +55,9 @@ def find_texts(data: str | Path = "sotu", *, split: str = "test", progress: Prog
     """Return the documents of `data`.
 
     Args:
-        data: A `.jsonl` file, one document a line: an object with `text`, `content` or `prompt`, or a chat in
-            `messages`; any other file, one document of UTF-8 text; a folder of texts or a corpus by name, of which one
-            split is read.
+        data: A `.jsonl` file, one document a line: a text, a prompt or a chat, under the names that training data
+            has (`stickymoe.data.messages`); any other file, one document of UTF-8 text; a folder of texts or a corpus
+            by name, of which one split is read.
         split: Which one, for a folder or a corpus.
         progress: Told what is under way.
 
@@ -117,44 +112,7 @@ def _blocks(path: Path) -> Iterator[str]:
 
 
 def _records(path: Path) -> Iterator[TextDocument]:
-    """Yield one document a line; blank lines are passed over."""
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while line := file.readline(MOST_LINE_BYTES + 1):
-                number += 1
-                place = f"{path}, line {number}"
-                if len(line) > MOST_LINE_BYTES:
-                    raise DataError(f"{place} must be at most {MOST_LINE_BYTES} bytes long")
-                if line.strip():
-                    yield _document(place, f"{path.stem}:{number}", line)
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _document(place: str, name: str, line: bytes) -> TextDocument:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place} must be a JSON object: {' '.join(str(error).split())}") from error
-    if isinstance(record, str):
-        record = {"text": record}
-    if not isinstance(record, dict):
-        raise DataError(f"{place} must be a JSON object, got {type(record).__name__}")
-    for key in _TEXT_KEYS:
-        if isinstance(record.get(key), str):
-            return TextDocument(name, _cut(record[key]))
-    for key in _CHAT_KEYS:
-        turns = record.get(key)
-        if isinstance(turns, list) and turns:
-            return TextDocument(name, messages=[_message(place, turn) for turn in turns])
-    known = ", ".join((*_TEXT_KEYS, *_CHAT_KEYS))
-    raise DataError(f"{place} must hold one of {known}, got {', '.join(map(str, list(record)[:8])) or 'nothing'}")
-
-
-def _message(place: str, turn: Any) -> Message:
-    if isinstance(turn, dict):
-        role, content = turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))
-        if isinstance(role, str) and isinstance(content, str):
-            return {"role": {"human": "user", "gpt": "assistant"}.get(role, role), "content": content}
-    raise DataError(f"{place} must have messages with role and content, both text")
+    """Yield one document a line."""
+    for number, content in stream_jsonl(path):
+        name = f"{path.stem}:{number}"
+        yield TextDocument(name, _cut(content)) if isinstance(content, str) else TextDocument(name, messages=content)
