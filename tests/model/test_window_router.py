@@ -7,6 +7,7 @@ from stickymoe.core.errors import SettingError
 from stickymoe.model import StickyMoEConfig
 from stickymoe.model.routers import ROUTERS
 from stickymoe.model.stream import TokenStream
+from stickymoe.model.window_router import scale_bonus
 
 KINDS = [("hard_window", False), ("hard_window", True), ("hysteresis", False), ("hysteresis", True)]
 
@@ -15,7 +16,7 @@ KINDS = [("hard_window", False), ("hard_window", True), ("hysteresis", False), (
 def route(tiny_config):
     """Route rows of logits: the gate is the identity, so that hidden states are the logits."""
 
-    def run(logits, kind, token_mask=None, document_ids=None, **settings):
+    def run(logits, kind, token_mask=None, document_ids=None, scale=1.0, training=True, **settings):
         experts = logits.shape[-1]
         config = tiny_config(
             router_type=kind, num_experts=experts, hidden_size=experts, num_attention_heads=1, num_hidden_layers=1,
@@ -23,6 +24,8 @@ def route(tiny_config):
         )  # fmt: skip
         router = ROUTERS[kind](config).to(logits.dtype)
         router.weight.data = torch.eye(experts, dtype=logits.dtype)
+        scale_bonus(router, scale)
+        router.train(training)
         stream = TokenStream(logits, None, token_mask, document_ids)
         return router(logits, router.contexts(config, stream)[0])
 
@@ -110,6 +113,17 @@ def test_without_a_bonus_it_is_the_softmax_router(route):
         decision = route(logits, kind, router_bonus=0.0, router_recursive=recursive)
         for found, expected in zip(decision[:4], plain(logits)[:4], strict=True):
             torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+def test_in_training_the_bonus_is_scaled_and_in_evaluation_whole(route, recursive):
+    logits = torch.randn(2, 9, 6, generator=torch.Generator().manual_seed(3))
+    settings = {"router_window": 2, "router_recursive": recursive}
+    for training, bonus in ((True, 0.5), (False, 2.0)):
+        found = route(logits, "hysteresis", scale=0.25, training=training, router_bonus=2.0, **settings)
+        expected = route(logits, "hysteresis", router_bonus=bonus, **settings)
+        assert torch.equal(found.expert_ids, expected.expert_ids)
+        torch.testing.assert_close(found.router_logits, expected.router_logits)
 
 
 @pytest.mark.parametrize("recursive", [False, True])

@@ -137,6 +137,19 @@ def test_coefficients_on_their_way_up_leave_load_balancing_alone(tiny, tmp_path)
     assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
 
 
+def test_the_bonus_of_a_window_router_grows_with_the_coefficients(tiny, tmp_path):
+    scales = []
+
+    class Watch(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **_):
+            scales.append([float(layer.moe.router.bonus_scale) for layer in model.model.layers])
+
+    args = tiny.arguments(tmp_path, save_strategy="no", max_steps=6, coefficient_warmup_steps=4)
+    model = tiny.model(router_type="hysteresis")
+    tiny.StickyTrainer(model, args, tiny.chunks(), callbacks=[Watch()]).train()
+    assert scales == [[scale] * 2 for scale in (0.0, 0.25, 0.5, 0.75, 1.0, 1.0)]
+
+
 def test_the_loss_in_evaluation_is_cross_entropy_alone(tiny, tmp_path):
     rows = tiny.ragged_rows(8)
     args = tiny.arguments(tmp_path, objective={"consistency": 1e3}, per_device_eval_batch_size=8)

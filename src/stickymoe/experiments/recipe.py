@@ -125,6 +125,7 @@ class ObjectiveTable(Table):
     Attributes:
         lag: Of the term that compares at ReMoE's lags; `trust` is no key, since a recipe's run has no frozen router.
         boundary_weight: Weight of pairs that enter a new sentence or line, by the tokenizer's tokens that end one.
+        warmup_steps: Steps over which the locality terms' coefficients, and a window router's bonus, grow from 0.
         reset_at_documents: Whether pairs and windows end at document borders also where `data.respect_documents` is off
             and attention runs on.
     """

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from stickymoe.core.errors import SettingError
 from stickymoe.core.settings import require_at_least
@@ -53,6 +53,8 @@ class WindowRouter(SoftmaxRouter):
         """Create the gate matrix; window and bonus are no parameters."""
         super().__init__(config)
         self.bonus = float(config.router_bonus or 0.0)
+        # A tensor, lest a compiled step be compiled anew for each value; no buffer, since it is no state of the model
+        self.bonus_scale = torch.ones((), device="cpu")
         self.recursive = bool(config.router_recursive)
 
     @classmethod
@@ -97,13 +99,14 @@ class WindowRouter(SoftmaxRouter):
         window: Window = context
         with torch.autocast(hidden_states.device.type, enabled=False):
             scores = self.scores(hidden_states)
+            bonus = self.bonus * self.bonus_scale if self.training else self.bonus
             if self.recursive:
-                expert_ids, recent = follow(scores.detach(), self.bonus, self.top_k, window)
-                decision = self.choose(scores + self.bonus * recent, expert_ids)
+                expert_ids, recent = follow(scores.detach(), bonus, self.top_k, window)
+                decision = self.choose(scores + bonus * recent, expert_ids)
                 return decision._replace(to_keep=expert_ids)
             alone = scores.detach().topk(self.top_k, dim=-1).indices
             recent = recently_used(alone, window, scores.shape[-1])
-            return self.choose(scores + self.bonus * recent)._replace(to_keep=alone)
+            return self.choose(scores + bonus * recent)._replace(to_keep=alone)
 
 
 class HardWindowRouter(WindowRouter):
@@ -116,6 +119,21 @@ class HysteresisRouter(WindowRouter):
     """The same bonus made small: a new expert must be better by `router_bonus` to take over."""
 
     settings: ClassVar[dict[str, Any]] = {"router_window": 1, "router_bonus": 1.0, "router_recursive": False}
+
+
+def scale_bonus(model: nn.Module, scale: float) -> None:
+    """Multiply the bonus of every window router of `model` by `scale` while it trains.
+
+    Gates that favour the last token's experts while they are still equal never learn to differ: like the coefficients
+    of the locality terms, the bonus may grow from 0 over the first steps.
+
+    Args:
+        model: Any model; without a window router nothing happens.
+        scale: Factor in [0, 1]; 1 is where a new model stands.
+    """
+    for module in model.modules():
+        if isinstance(module, WindowRouter):
+            module.bonus_scale.fill_(scale)
 
 
 def recently_used(
@@ -132,7 +150,7 @@ def recently_used(
 # Compiled, the loop would be unrolled into thousands of operations
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def follow(
-    scores: Float[Tensor, "batch seq experts"], bonus: float, top_k: int, window: Window
+    scores: Float[Tensor, "batch seq experts"], bonus: float | Float[Tensor, ""], top_k: int, window: Window
 ) -> tuple[Int[Tensor, "batch seq top_k"], Bool[Tensor, "batch seq experts"]]:
     """Choose token after token, each favouring what really served the ones before it.
 
@@ -146,7 +164,7 @@ def follow(
     chosen, recent = [], []
     for place, score in enumerate(scores.unbind(1)):
         near = last_used >= oldest[place]
-        ids = torch.add(score, near, alpha=bonus).topk(top_k, dim=-1).indices
+        ids = (score + near * bonus).topk(top_k, dim=-1).indices
         last_used.scatter_reduce_(1, ids, ranks[place], "amax")
         chosen.append(ids)
         recent.append(near)

@@ -31,7 +31,8 @@ class StickyArguments(TrainingArguments):
             asks for; 1 if none do.
         allow_unshared: Allow the cross-layer term where layers do not share experts.
         report_terms: Terms to be computed for the log alone.
-        coefficient_warmup_steps: The locality terms' coefficients grow linearly from 0 over so many steps.
+        coefficient_warmup_steps: The locality terms' coefficients, and the bonus of window routers, grow linearly from
+            0 over so many steps.
         collapse_share: An expert with a smaller share of the tokens counts as starved, in [0, 1).
         collapse_steps: After so many consecutive starved steps a warning names the expert.
 
