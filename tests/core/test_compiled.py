@@ -60,6 +60,28 @@ def test_nowhere_to_write_means_no_more_than_compiling_again(tmp_path):
     assert done.stdout.split() == ["2"]
 
 
+CALLED_BY_C = """
+from ctypes import CFUNCTYPE, c_long
+from numba import types
+from stickymoe.core import compiled
+
+def twice(number):
+    return 2 * number
+
+address = compiled.c_function(twice, types.int64(types.int64))
+print(CFUNCTYPE(c_long, c_long)(address)(21), compiled._KEPT[0].cache_hits)
+"""
+
+
+def test_what_c_calls_is_found_by_a_second_start_too(tmp_path):
+    source = tmp_path / "doubling.py"
+    source.write_text(CALLED_BY_C)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    for hits in "01":
+        done = subprocess.run([sys.executable, source], capture_output=True, text=True, env=environment, check=True)
+        assert done.stdout.split() == ["42", hits]
+
+
 @inlined
 def add_one(values):
     values[0] += 1

@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 
 from numba import njit, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.ccallback import CFunc
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +25,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 # Without the entries from Python and C that numba makes by default, which take a third of the compile time.
 INLINED: Any = {"nogil": True, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 KERNEL_FILES = ("_kernel.py", "kernels.py")
+# C knows an address only: the code behind it stays as long as the process
+_KEPT: list[Any] = []
 
 
 def compiled(function: F) -> F:
@@ -40,6 +43,16 @@ def compiled(function: F) -> F:
 def inlined(function: F) -> F:
     """Make `function` part of every compiled function that calls it; it is not meant to be called from Python."""
     return cast(F, njit(**INLINED)(function))
+
+
+def c_function(function: Callable[..., None], signature: Any) -> int:
+    """Compile `function` for one signature of numba's types and return the address that C calls it by."""
+    code: Any = CFunc(function, (signature.args, signature.return_type), {}, {"nopython": True})
+    with suppress(RuntimeError):  # numba found no folder to write to
+        code._cache = _RoomCache(function)
+    code.compile()
+    _KEPT.append(code)
+    return int(code.address)
 
 
 def _borrowed(typing_context: Any, value: Any) -> Any:

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy
 
 from stickymoe.core.errors import SettingError
+from stickymoe.model.tiles.fused import can_fuse, fused_cross_entropy
 
 IGNORED = -100
 # 1024 rows of bfloat16 logits of a 50,257 vocabulary are 103 MB; benchmarks/cross_entropy.py compares the sizes
@@ -115,36 +116,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
-        sum_dtype = _sum_dtype(hidden)
-        inputs, rows_of_weight = hidden.to(dtype), weight.to(dtype)
-        # Laid out for the product that reads it: transposed on the way, it takes twice the time on the CPU
-        columns_of_weight = rows_of_weight.t().contiguous()
-        # Weighing the small matrices, not the large one of probabilities, spares passes over that
-        weighed_inputs = (hidden * scale[:, None]).to(dtype)
-        grad_hidden = torch.empty_like(inputs) if needs_hidden else None
-        # The first chunk writes it; without one it is 0
-        new_total = torch.empty_like if len(hidden) else torch.zeros_like
-        grad_weight = new_total(weight, dtype=sum_dtype) if needs_weight else None
-        chunk = min(CHUNK_TOKENS, len(hidden))
-        buffer = inputs.new_empty(chunk, len(weight))
-        rows = torch.arange(chunk, device=hidden.device)
-        losses = torch.empty_like(scale)
-        for start in range(0, len(hidden), max(chunk, 1)):
-            part = slice(start, start + chunk)
-            index = targets[part, None]
-            probs = buffer[: len(index)]
-            torch.mm(inputs[part], columns_of_weight, out=probs)
-            torch.softmax(probs, dim=-1, out=probs)
-            at_target = probs.gather(1, index)
-            losses[part] = -at_target[:, 0].to(sum_dtype).log()
-            # Now the gradient of the logits; not scatter_, which on the CPU walks the whole matrix
-            probs[rows[: len(index)], index[:, 0]] = at_target[:, 0] - 1
-            if grad_hidden is not None:
-                torch.mm(probs, rows_of_weight, out=grad_hidden[part]).mul_(scale[part, None])
-            if grad_weight is not None:
-                _add_product(grad_weight, probs.t(), weighed_inputs[part], first=start == 0)
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        _restore_underflown(losses, hidden, weight, targets)
+        grad_hidden: Tensor | None
+        grad_weight: Tensor | None
+        if can_fuse(hidden, weight, dtype):
+            losses, grad_hidden, grad_weight = fused_cross_entropy(hidden, weight, targets, scale)
+        else:
+            losses, grad_hidden, grad_weight = _in_chunks(
+                hidden, weight, targets, scale, dtype, needs_hidden=needs_hidden, needs_weight=needs_weight
+            )
+        ctx.save_for_backward(grad_hidden if needs_hidden else None, grad_weight if needs_weight else None)
         return losses.where(scale > 0, 0).dot(scale)
 
     @staticmethod
@@ -156,6 +136,49 @@ class _LinearCrossEntropy(torch.autograd.Function):
             grad_hidden = None if grad_hidden is None else grad_hidden * grad_output
             grad_weight = None if grad_weight is None else grad_weight * grad_output
         return grad_hidden, grad_weight, None, None, None
+
+
+def _in_chunks(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    scale: Tensor,
+    dtype: torch.dtype,
+    *,
+    needs_hidden: bool,
+    needs_weight: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the losses and the gradients that are needed, with torch's products on chunks of tokens."""
+    sum_dtype = _sum_dtype(hidden)
+    inputs, rows_of_weight = hidden.to(dtype), weight.to(dtype)
+    # Laid out for the product that reads it: transposed on the way, it takes twice the time on the CPU
+    columns_of_weight = rows_of_weight.t().contiguous()
+    # Weighing the small matrices, not the large one of probabilities, spares passes over that
+    weighed_inputs = (hidden * scale[:, None]).to(dtype)
+    grad_hidden = torch.empty_like(inputs) if needs_hidden else None
+    # The first chunk writes it; without one it is 0
+    new_total = torch.empty_like if len(hidden) else torch.zeros_like
+    grad_weight = new_total(weight, dtype=sum_dtype) if needs_weight else None
+    chunk = min(CHUNK_TOKENS, len(hidden))
+    buffer = inputs.new_empty(chunk, len(weight))
+    rows = torch.arange(chunk, device=hidden.device)
+    losses = torch.empty_like(scale)
+    for start in range(0, len(hidden), max(chunk, 1)):
+        part = slice(start, start + chunk)
+        index = targets[part, None]
+        probs = buffer[: len(index)]
+        torch.mm(inputs[part], columns_of_weight, out=probs)
+        torch.softmax(probs, dim=-1, out=probs)
+        at_target = probs.gather(1, index)
+        losses[part] = -at_target[:, 0].to(sum_dtype).log()
+        # Now the gradient of the logits; not scatter_, which on the CPU walks the whole matrix
+        probs[rows[: len(index)], index[:, 0]] = at_target[:, 0] - 1
+        if grad_hidden is not None:
+            torch.mm(probs, rows_of_weight, out=grad_hidden[part]).mul_(scale[part, None])
+        if grad_weight is not None:
+            _add_product(grad_weight, probs.t(), weighed_inputs[part], first=start == 0)
+    _restore_underflown(losses, hidden, weight, targets)
+    return losses, grad_hidden, grad_weight
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor, *, first: bool) -> None:

@@ -1,0 +1,1 @@
+"""Vocabulary projection and cross-entropy in the matrix units of x86 processors (AMX)."""
