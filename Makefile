@@ -33,7 +33,7 @@ demo: $(RUNTIME) ## Train sticky and ordinary routers on real text and write dem
 
 test: lint package ## Check everything: lint, types, contracts, package, tests
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile
 
 lint: $(DEV) ## Check style, types and who imports whom
 	@echo "== style"

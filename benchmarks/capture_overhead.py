@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import statistics
 import sys
 import time
@@ -25,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from closing import close, made_with
 from torch import Tensor
 from transformers import MixtralConfig, MixtralForCausalLM, PreTrainedModel, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from stickymoe.capture import capture_routing
-from stickymoe.core.files import write_json
-from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.losses import Objective
 from stickymoe.routing import Routing
 from stickymoe.training import StickyObjective
@@ -177,14 +175,10 @@ def main() -> None:
         "rounds": rounds,
         "threads": options.threads,
         "quick": options.quick,
-        "hardware": hardware(),
-        "versions": versions(),
-        "commit": commit(),
+        **made_with(),
     }
     report(result)
-    if options.json:
-        write_json(options.json, result)
-    print(json.dumps(result))
+    close(result, options.json)
 
 
 def report(result: dict[str, Any]) -> None:

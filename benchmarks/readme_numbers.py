@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,22 @@ from stickymoe.experiments.figures import save_figures
 from stickymoe.experiments.formatting import duration, fixed, percent, signed_percent, times
 from stickymoe.experiments.headline import headline
 from stickymoe.experiments.results import RunResult
+from stickymoe.experiments.sweep_report.contents import contents_of
+from stickymoe.experiments.sweep_report.grid import Grid, markdown
+from stickymoe.experiments.sweep_report.result_tables import results_table
+from stickymoe.experiments.sweep_report.rows import read_sweep
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+# Of a sweep; the report shows all.
+MAIN_COLUMNS = (
+    "Variant", "Perplexity", "Change", "Gain kept", "Switch rate", "Hit rate", "Misses", "Overlap", "Gate entropy",
+    "Margin",
+)  # fmt: skip
+MAIN_VARIANTS = (
+    "vanilla", "dense", "soft-0.05", "soft-0.5", "soft-hard-0.1-1", "hard-window-2", "hysteresis-w1-b1",
+    "hysteresis-w2-b0.4", "soft-0.05-hysteresis-w1-b1", "reuse-0.05", "remoe", "oracle", "trajectory-token",
+)  # fmt: skip
 
 
 def demo_block() -> str:
@@ -140,7 +154,47 @@ def replay_block() -> str:
     return "\n".join(lines)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"demo": demo_block, "speed": speed_block, "replay": replay_block}
+def sweep_block(name: str) -> str:
+    """Return a sweep's headline, its main variants over all seeds, and the verdicts on the paper's claims."""
+    place = ROOT / "results" / name
+    contents = contents_of(read_sweep(place), f"stickymoe report results/{name}")
+    tables = [_main_rows(results_table(size, contents.sweep.note)) for size in contents.sizes]
+    verdicts: dict[str, list[str]] = {}
+    for claim in contents.claims:
+        verdicts.setdefault(claim.verdict, []).append(claim.claim)
+    runs = contents.sweep.complete
+    seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
+    lines = [
+        contents.headline,
+        "",
+        *tables,
+        *(f"- **{verdict}**: {'; '.join(claims)}." for verdict, claims in verdicts.items()),
+        "",
+        f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} of training in all. Other variants, "
+        f"curves, layers and what decides a verdict: [report](results/{name}/report.md), the "
+        f"[same with plots to hover over](results/{name}/report.html) (download it), from the rows in "
+        f"`results/{name}/rows`; `stickymoe sweep {name} --jobs 2 && stickymoe report results/{name}` makes both.",
+    ]
+    return "\n".join(lines)
+
+
+def _main_rows(table: Grid) -> str:
+    kept = [place for place, (head, _) in enumerate(table.heads) if head in MAIN_COLUMNS]
+    lines = [
+        replace(line, cells=[line.cells[place - 1] for place in kept if place])
+        for line in table.lines
+        if line.variant in MAIN_VARIANTS
+    ]
+    short = markdown(replace(table, heads=[table.heads[place] for place in kept], lines=lines))
+    return short.split("\n\n", 1)[1]  # without its heading
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "demo": demo_block,
+    "sweep": lambda: sweep_block("demo"),
+    "speed": speed_block,
+    "replay": replay_block,
+}
 
 
 def take_demo(folder: Path) -> None:

@@ -13,7 +13,6 @@ are p20, p50 and p80 over the rounds. Weights are random: what counts is how muc
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from closing import close, made_with
 from transformers import (
     MixtralConfig,
     MixtralForCausalLM,
@@ -35,10 +35,8 @@ from transformers import (
 from stickymoe.capture.opening import OpenedModel
 from stickymoe.capture.recording import Recording, Texts, Writing, find_texts, plan_prompts, record_trace
 from stickymoe.capture.recording.run_batch import read_batch, write_batch
-from stickymoe.core.files import write_json
 from stickymoe.data.byte_bpe import train_byte_bpe
 from stickymoe.data.tokenizer_choice import as_transformers
-from stickymoe.experiments.environment import commit, hardware, versions
 
 VOCABULARY, CHUNK, BATCH = 4096, 256, 8
 SHAPE = {
@@ -153,9 +151,7 @@ def main() -> None:
         "rows": rows,
         "worst_overhead_p50": worst,
         "rounds": rounds,
-        "hardware": hardware(),
-        "versions": versions(),
-        "commit": commit(),
+        **made_with(),
     }
     print(result["what"])
     print(f"{'':22}{'plain':>9}{'recorded':>10} s  {'p20':>7}{'p50':>7}{'p80':>7}")
@@ -163,9 +159,7 @@ def main() -> None:
         spread = "".join(f"{row['overhead'][f'p{p}']:7.1%}" for p in (20, 50, 80))
         print(f"{name:22}{row['plain_seconds']:9.2f}{row['recorded_seconds']:10.2f}    {spread}")
     print(f"worst p50: {worst:.1%}, of 10 % allowed")
-    if options.json:
-        write_json(options.json, result)
-    print(json.dumps(result))
+    close(result, options.json)
 
 
 if __name__ == "__main__":

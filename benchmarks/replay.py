@@ -47,7 +47,6 @@ import synthetic_trace
 from stickymoe.cache import hit_rate_curve, simulate
 from stickymoe.core.compiled import compiled
 from stickymoe.core.errors import StickyMoEError
-from stickymoe.core.files import write_json
 from stickymoe.traces import RoutingTrace, TraceWriter, open_trace, read_trace, write_trace_as
 
 POLICIES = {"lru": "LRU", "lfu-cache": "LFU", "belady": "Belady"}  # ours: libCacheSim's
@@ -468,16 +467,13 @@ def main() -> None:
         found.append({"section": "import", **importing(options)})
     if "stream" in options.only:
         found.append({"section": "stream", **stream(options)})
-    from stickymoe.experiments.environment import commit, hardware, versions  # brings torch
+    from closing import close, made_with  # brings torch
 
     result |= {"sections": found, "rounds": {"replay, curve": options.rounds, "others": options.few}}
-    result["hardware"] = hardware()
-    result["versions"] = versions() | {each: version(each) for each in ("numba", "numpy", "pyarrow")}
-    result["commit"] = commit()
+    result |= made_with()
+    result["versions"] |= {each: version(each) for each in ("numba", "numpy", "pyarrow")}
     report(result)
-    if options.json:
-        write_json(options.json, result)
-    print(json.dumps(result))
+    close(result, options.json)
 
 
 def report(result: dict[str, Any]) -> None:
