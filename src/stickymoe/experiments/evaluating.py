@@ -19,7 +19,7 @@ from stickymoe.data import TokenChunks, collate_chunks
 from stickymoe.experiments.captured_gates import gates_of, mean_gates
 from stickymoe.traces import RoutingTrace
 from stickymoe.training import Evaluation
-from stickymoe.training.evaluate import cache_reports
+from stickymoe.training.evaluate import cache_reports, require_whole, trace_of_split
 from stickymoe.training.memory import keep_freed_memory
 from stickymoe.training.model_inputs import fitted_inputs
 
@@ -44,10 +44,11 @@ def evaluate_captured(
         progress: Called as `progress(chunks_done, chunks_in_all)` after every batch.
 
     Raises:
-        SettingError: `batch_size` below 1.
+        SettingError: `batch_size` below 1, or `chunks` leave tokens of the split out.
         CaptureError: The routing cannot be captured.
     """
     require_at_least("evaluate.batch_size", batch_size, 1)
+    predicted = require_whole(chunks)
     if model.device.type == "cpu":
         keep_freed_memory()
     gates: list[tuple[np.ndarray, int]] = []
@@ -67,9 +68,16 @@ def evaluate_captured(
             facts = watch.facts
     finally:
         model.train(was_training)
-    predicted = chunks.split.num_tokens - 1
     entropy, margin = mean_gates(gates)
-    trace = _trace(pieces, chunks, facts, provenance)
+    trace = trace_of_split(
+        chunks,
+        np.concatenate([piece.expert_ids for piece in pieces]),
+        facts.num_experts,
+        expert_weights=np.concatenate([piece.expert_weights for piece in pieces if piece.expert_weights is not None]),
+        layer_names=facts.names,
+        expert_bytes=facts.expert_bytes,
+        provenance=provenance,
+    )
     return Evaluation(
         split=split,
         cross_entropy=math.fsum(losses) / predicted,
@@ -98,24 +106,6 @@ def _cross_entropy(model: PreTrainedModel, batch: dict[str, Tensor]) -> float:
         logits = model(**(fitted_inputs(model, batch) | {"use_cache": False})).logits
     of_rows = [functional.cross_entropy(*row, reduction="sum") for row in zip(logits.float(), targets, strict=True)]
     return float(torch.stack(of_rows).sum())
-
-
-def _trace(
-    pieces: list[RoutingTrace], chunks: TokenChunks, facts: LayerFacts, provenance: dict[str, Any]
-) -> RoutingTrace:
-    rows = np.arange(chunks.split.num_tokens - 1)  # chunks follow each other in the split, so rows are its tokens
-    return RoutingTrace(
-        expert_ids=np.concatenate([piece.expert_ids for piece in pieces]),
-        expert_weights=np.concatenate([piece.expert_weights for piece in pieces if piece.expert_weights is not None]),
-        sequence_ids=rows // chunks.seq_len,
-        num_experts=facts.num_experts,
-        token_ids=np.asarray(chunks.split.tokens[:-1]),
-        document_ids=np.asarray(chunks.split.document_ids[:-1]) if chunks.respect_documents else None,
-        positions=rows % chunks.seq_len,
-        layer_names=facts.names,
-        expert_bytes=facts.expert_bytes,
-        provenance=provenance,
-    )
 
 
 def _parameters(model: PreTrainedModel, facts: LayerFacts, top_k: int) -> dict[str, int]:

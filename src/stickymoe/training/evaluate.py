@@ -63,10 +63,7 @@ def evaluate(
     Source: Sticky Routing, eq. 17 to 20.
     """
     require_at_least("evaluate.batch_size", batch_size, 1)
-    predicted = sum_of_lengths(chunks)
-    if predicted != chunks.split.num_tokens - 1:
-        rule = f"of {chunks.split.num_tokens - 1} tokens, the split's without its first"
-        raise SettingError.broken("evaluate.chunks", rule, predicted, "make them with keep_tail=True")
+    predicted = require_whole(chunks)
     sums = _Sums()
     if torch.device(device).type == "cpu":
         keep_freed_memory()
@@ -80,7 +77,13 @@ def evaluate(
                 progress(done, len(chunks))
     finally:
         model.train(was_training)
-    trace = _trace(sums, chunks, model.config.num_experts, provenance or {})
+    trace = trace_of_split(
+        chunks,
+        np.concatenate(sums.expert_ids),
+        model.config.num_experts,
+        expert_weights=np.concatenate(sums.expert_weights) if sums.expert_weights else None,
+        provenance=provenance or {},
+    )
     return Evaluation(
         split=split,
         cross_entropy=math.fsum(sums.cross_entropy) / predicted,
@@ -103,6 +106,15 @@ def default_capacities(top_k: int, num_experts: int) -> list[int]:
 def sum_of_lengths(chunks: TokenChunks) -> int:
     """Return how many tokens the chunks cover."""
     return (len(chunks) - 1) * chunks.seq_len + len(chunks[len(chunks) - 1]["input_ids"])
+
+
+def require_whole(chunks: TokenChunks) -> int:
+    """Return how many tokens of the split are predicted; refuse chunks that leave some out."""
+    predicted = sum_of_lengths(chunks)
+    if predicted != chunks.split.num_tokens - 1:
+        rule = f"of {chunks.split.num_tokens - 1} tokens, the split's without its first"
+        raise SettingError.broken("evaluate.chunks", rule, predicted, "make them with keep_tail=True")
+    return predicted
 
 
 @dataclass
@@ -139,17 +151,24 @@ def _measure(model: StickyMoEForCausalLM, batch: dict[str, Tensor], sums: _Sums,
         sums.expert_weights.append(torch.stack(routing.expert_weights, dim=2)[real].float().cpu().numpy())
 
 
-def _trace(sums: _Sums, chunks: TokenChunks, num_experts: int, provenance: dict[str, Any]) -> RoutingTrace:
-    rows = np.arange(chunks.split.num_tokens - 1)  # chunks follow each other in the split, so rows are its tokens
+def trace_of_split(chunks: TokenChunks, expert_ids: np.ndarray, num_experts: int, **known: Any) -> RoutingTrace:
+    """Return the trace of a whole split, whose chunks follow each other, so that its rows are the split's tokens.
+
+    Args:
+        chunks: The split, cut with `keep_tail=True`.
+        expert_ids: Of every token but the split's last, (tokens, layers, top_k).
+        num_experts: Experts of a layer.
+        known: Further arguments of `RoutingTrace`.
+    """
+    rows = np.arange(chunks.split.num_tokens - 1)
     return RoutingTrace(
-        expert_ids=np.concatenate(sums.expert_ids),
+        expert_ids=expert_ids,
         sequence_ids=rows // chunks.seq_len,
         num_experts=num_experts,
-        expert_weights=np.concatenate(sums.expert_weights) if sums.expert_weights else None,
         token_ids=np.asarray(chunks.split.tokens[:-1]),
         document_ids=np.asarray(chunks.split.document_ids[:-1]) if chunks.respect_documents else None,
         positions=rows % chunks.seq_len,
-        provenance=provenance,
+        **known,
     )
 
 
