@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stickymoe.model import linear_cross_entropy as module
 from stickymoe.model.linear_cross_entropy import IGNORED, linear_cross_entropy
@@ -121,6 +122,7 @@ def test_strides_and_dtypes_of_the_inputs_do_not_matter():
     hidden, weight, targets, scale = draw()
     wanted = fused_cross_entropy(hidden, weight, targets, scale[:1].expand(70).clone())
     wide = torch.stack([weight, weight], dim=1)
+    assert torch.equal(fused_cross_entropy(hidden, weight, targets.int(), scale[:1].expand(70))[0], wanted[0])
     got = fused_cross_entropy(
         hidden.t().contiguous().t(), wide[:, 0], torch.stack([targets, targets], dim=1)[:, 1], scale[:1].expand(70)
     )
@@ -128,6 +130,27 @@ def test_strides_and_dtypes_of_the_inputs_do_not_matter():
     for one, other, third in zip(got, wanted, rounded, strict=True):
         assert torch.equal(one, other)
         torch.testing.assert_close(third, other, rtol=2**-7, atol=2**-7)
+
+
+class Memory(TorchDispatchMode):
+    """Adds up the bytes of the tensors that operations make, whether or not they are freed in between."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else [result]:
+            self.bytes += tensor.nbytes if isinstance(tensor, torch.Tensor) else 0
+        return result
+
+
+def test_memory_grows_with_tokens_plus_words_never_with_their_product():
+    inputs = draw(tokens=2048, vocab=4096, width=32)
+    with Memory() as memory:
+        fused_cross_entropy(*inputs)
+    assert 4096 * 32 * 4 < memory.bytes < 2048 * 4096 * 2 / 4
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def fused_cross_entropy(
     """
     (tokens, width), vocab = hidden_states.shape, len(weight)
     blocks_of_words, blocks = -(-vocab // WORDS), -(-tokens // (TOGETHER * TOKENS)) * TOGETHER
-    targets = targets.contiguous()
+    targets = targets.long().contiguous()
     sorted_targets, order = targets.sort(stable=True)
     threads = torch.get_num_threads()
     group = min(GROUP, -(-blocks // threads))
