@@ -212,6 +212,19 @@ def test_a_frozen_side_gets_no_gradient(frozen):
     assert distance(free.grad, exact(*inputs[:3], torch.full((70,), 1 / 70))[2 - frozen]) < 2**-8
 
 
+def test_going_backward_twice_adds_the_same_gradient_twice():
+    hidden, weight, targets, _ = draw()
+    hidden.requires_grad_()
+    weight.requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = linear_cross_entropy(hidden, weight, targets) + weight.sum()
+    loss.backward(retain_graph=True)
+    once = hidden.grad.clone(), weight.grad.clone()
+    loss.backward()
+    assert torch.equal(hidden.grad, 2 * once[0])
+    assert torch.equal(weight.grad, 2 * once[1])
+
+
 def test_what_the_kernel_cannot_take_is_left_to_torch():
     hidden, weight, _, _ = draw()
     assert can_fuse(hidden, weight, torch.bfloat16)

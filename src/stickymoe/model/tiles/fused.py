@@ -85,7 +85,8 @@ def fused_cross_entropy(
     for stage in STAGES:
         job["next"], job["thread"], job["stage"] = 0, 0, stage
         on_all_threads(_code(), job.ctypes.data, threads)
-    return losses, grad_hidden, grad_weight[:vocab]
+    # Resized, not sliced: to a tensor that shares its memory with none autograd adds the embedding's gradient in place
+    return losses, grad_hidden, grad_weight.resize_(vocab, width)
 
 
 @cache
