@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from stickymoe.model.dispatch import CPU_BLOCK_ROWS, collect, dispatch, layout_by_expert
+from stickymoe.model.dispatch import CPU_BLOCK_ROWS, collect, dispatch, layout_by_expert, sum_over_slots
 
 
 def draw_ids(tokens, num_experts, top_k, seed=0):
@@ -78,3 +78,14 @@ def test_padding_rows_give_and_take_no_gradient():
     is_padding[slots.flatten()] = False
     assert spread.grad[is_padding].abs().max() == 0
     assert torch.equal(hidden.grad, torch.full_like(hidden, 2.0))
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_slots_are_summed_to_the_bit_as_torch_sums_them(top_k, dtype):
+    by_slot = torch.randn(50, top_k, 7, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+    summed, wanted = sum_over_slots(by_slot), by_slot.sum(dim=1)
+    assert torch.equal(summed, wanted)
+    factors = torch.randn(50, 7).to(dtype)
+    got, right = (torch.autograd.grad(total, by_slot, factors)[0] for total in (summed, wanted))
+    assert torch.equal(got, right)

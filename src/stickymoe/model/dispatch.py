@@ -55,6 +55,14 @@ def collect(
     return read
 
 
+def sum_over_slots(by_slot: Float[Tensor, "tokens top_k hidden"]) -> Float[Tensor, "tokens hidden"]:
+    """Sum a token's slots. Two, the usual number, are added: the same bits as their sum, in a fraction of its time."""
+    if by_slot.shape[1] != 2:
+        return by_slot.sum(dim=1)
+    first, second = by_slot.unbind(dim=1)
+    return first + second
+
+
 class _Dispatch(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, slots: Tensor, rows: Tensor) -> Tensor:
@@ -65,7 +73,7 @@ class _Dispatch(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (slots,) = ctx.saved_tensors
-        return grad.index_select(0, slots.flatten()).view(*slots.shape, grad.shape[-1]).sum(dim=1), None, None
+        return sum_over_slots(grad.index_select(0, slots.flatten()).view(*slots.shape, grad.shape[-1])), None, None
 
 
 class _Collect(torch.autograd.Function):

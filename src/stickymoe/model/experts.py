@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 from transformers.integrations.moe import use_experts_implementation
 
 from stickymoe.model.config import StickyMoEConfig
-from stickymoe.model.dispatch import collect, dispatch, layout_by_expert
+from stickymoe.model.dispatch import collect, dispatch, layout_by_expert, sum_over_slots
 from stickymoe.model.router import RouterDecision
 from stickymoe.model.routers import ROUTERS
 
@@ -67,7 +67,7 @@ class Experts(nn.Module):
             [linear(self.act_fn(linear(x, up, up_bias)), down, bias) for x, up, up_bias, down, bias in parts]
         )
         by_slot = collect(outputs, slots)
-        return (by_slot * top_k_weights.unsqueeze(-1).to(by_slot.dtype)).sum(dim=1)
+        return sum_over_slots(by_slot * top_k_weights.unsqueeze(-1).to(by_slot.dtype))
 
 
 class MoELayer(nn.Module):
