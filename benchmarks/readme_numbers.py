@@ -39,7 +39,8 @@ MAIN_COLUMNS = (
 )  # fmt: skip
 MAIN_VARIANTS = (
     "vanilla", "dense", "soft-0.05", "soft-0.5", "soft-hard-0.1-1", "hard-window-2", "hysteresis-w1-b1",
-    "hysteresis-w2-b0.4", "soft-0.05-hysteresis-w1-b1", "reuse-0.05", "remoe", "oracle", "trajectory-token",
+    "hysteresis-w2-b0.4", "hysteresis-recursive-w1-b1", "soft-0.05-hysteresis-w2-b0.4",
+    "reuse-0.05", "remoe", "oracle", "trajectory-token",
 )  # fmt: skip
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Annotation
 
+from stickymoe.experiments.label_space import Box, Point, along, around, beside, cost
+
 _POINT_RADIUS = 6.0
 _DIRECTIONS = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 _DISTANCES = (9, 18, 30, 44, 60)
-
-Point = tuple[float, float]
-Box = tuple[float, float, float, float]
-"""Left, bottom, right, top in pixels."""
 
 
 def label_points(
@@ -34,15 +31,15 @@ def label_points(
     canvas.draw()
     inside, scale = _corners(ax.get_window_extent()), figure.dpi / 72
     at = _pixels(ax, points)
-    taken = [_around(point, _POINT_RADIUS * scale) for point in at] + _along(_pixels(ax, path))
+    taken = [around(point, _POINT_RADIUS * scale) for point in at] + along(_pixels(ax, path))
     places = [(distance, direction) for distance in _DISTANCES for direction in _DIRECTIONS]
     labels = []
     for point, pixel, name in zip(points, at, names, strict=True):
         label = ax.annotate(name, point, xytext=(0, 0), textcoords="offset points", color=colour)
         size = label.get_window_extent(canvas.get_renderer())
         label.remove()
-        boxes = [_box(pixel, size.width, size.height, direction, distance * scale) for distance, direction in places]
-        costs = [_cost(box, taken, inside) for box in boxes]
+        boxes = [beside(pixel, size.width, size.height, direction, distance * scale) for distance, direction in places]
+        costs = [cost(box, taken, inside) for box in boxes]
         best = costs.index(min(costs))
         taken.append(boxes[best])
         labels.append(_annotate(ax, point, name, colour, *places[best]))
@@ -64,26 +61,6 @@ def _annotate(ax: Axes, point: Point, name: str, colour: str, distance: int, dir
     )
 
 
-def _box(pixel: Point, width: float, height: float, direction: tuple[int, int], distance: float) -> Box:
-    """Return the pixels that a name of this size covers when it is annotated in this direction, one pixel wider."""
-    right, up = direction
-    left = pixel[0] + right * distance - width * (1 - right) / 2
-    bottom = pixel[1] + up * distance - height * (1 - up) / 2
-    return left - 1, bottom - 1, left + width + 1, bottom + height + 1
-
-
-def _cost(box: Box, taken: Sequence[Box], inside: Box) -> float:
-    """Return the area that a place would cover of what is taken, plus what sticks out of the axes, in square pixels."""
-    covered = sum(_shared(box, other) for other in taken)
-    return covered + _shared(box, box) - _shared(box, inside)
-
-
-def _shared(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    return width * height if width > 0 and height > 0 else 0.0
-
-
 def _corners(extent: Any) -> Box:
     return float(extent.x0), float(extent.y0), float(extent.x1), float(extent.y1)
 
@@ -91,18 +68,3 @@ def _corners(extent: Any) -> Box:
 def _pixels(ax: Axes, points: Sequence[Point]) -> list[Point]:
     moved = [ax.transData.transform(point) for point in points]
     return [(float(x), float(y)) for x, y in moved]
-
-
-def _around(point: Point, radius: float) -> Box:
-    return point[0] - radius, point[1] - radius, point[0] + radius, point[1] + radius
-
-
-def _along(path: Sequence[Point]) -> list[Box]:
-    """Cover a drawn line, in pixels, with small boxes."""
-    boxes = []
-    for (x1, y1), (x2, y2) in pairwise(path):
-        steps = int(max(abs(x2 - x1), abs(y2 - y1)) // 4) + 1
-        for step in range(steps + 1):
-            part = step / steps
-            boxes.append(_around((x1 + (x2 - x1) * part, y1 + (y2 - y1) * part), 1.0))
-    return boxes

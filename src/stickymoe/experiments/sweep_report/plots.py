@@ -9,6 +9,7 @@ from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.metrics_file import LayerMeasure, RoutingMeasures
 from stickymoe.experiments.page.plots import axes, in_percent
 from stickymoe.experiments.pareto import non_dominated
+from stickymoe.experiments.sweep_report.label_sides import label_sides
 from stickymoe.experiments.sweep_report.looks import VariantLook
 from stickymoe.experiments.sweep_report.paper import paper, paper_perplexity, paper_value
 from stickymoe.experiments.sweep_report.run_pages import anchor_of
@@ -50,10 +51,10 @@ def pareto_plot(size: SizeSummary, measure: str, looks: Looks) -> Plot:
          "y": [points[index][1] for index in front], "line": {"color": "var:muted", "width": 1}, "hoverinfo": "skip"}
     ]  # fmt: skip
     xs = [abs(x) for x, _ in points]
-    for index, each in enumerate(shown):
-        above = "bottom" if index in front and front.index(index) % 2 else "top"  # neighbours on the line make way
-        place = f"{above} {_side(xs[index], xs)}"
-        data.append(_mean_point(size.size, each, measure, looks[each.name], index in front, place))
+    named = [each.label if index in front or each.name == BASELINE else "" for index, each in enumerate(shown)]
+    sides = label_sides([(x, y) for x, (_, y) in zip(xs, points, strict=True)], named, front) if shown else []
+    for index, (each, side) in enumerate(zip(shown, sides, strict=True)):
+        data.append(_mean_point(size.size, each, measure, looks[each.name], index in front, side))
         if len(each.seeds) > 1:
             data.append(_seed_points(size.size, each, measure, looks[each.name]))
     data += _dense_line(size, xs)
@@ -116,12 +117,6 @@ def _mean_point(size: str, each: VariantSummary, measure: str, look: VariantLook
         "hovertemplate": f"<b>{each.label}</b>, {seeds}<br>{name} %{{x:.1f}} %<br>perplexity %{{y:.1f}}{kept}{beaten}"
                          "<extra></extra>",
     }  # fmt: skip
-
-
-def _side(x: float, xs: Sequence[float]) -> str:
-    """Say to which side of its point a label has room."""
-    place = (x - min(xs)) / ((max(xs) - min(xs)) or 1)
-    return "right" if place < 0.2 else "left" if place > 0.8 else "center"
 
 
 def _seed_points(size: str, each: VariantSummary, measure: str, look: VariantLook) -> Plot:
