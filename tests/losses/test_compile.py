@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["inductor", "9"], ["aot_eager", "8", "13", "21"]], ids=lambda a: a[0])
+@pytest.mark.parametrize("arguments", [["inductor", "9"], ["aot_eager", "8", "13"]], ids=lambda a: a[0])
 def test_compiled_and_eager_agree_in_value_and_gradient(arguments):
     run = subprocess.run(
         [sys.executable, Path(__file__).with_name("compiled.py"), *arguments],
