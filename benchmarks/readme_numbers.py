@@ -29,6 +29,7 @@ from stickymoe.experiments.sweep_report.contents import contents_of
 from stickymoe.experiments.sweep_report.grid import Grid, markdown
 from stickymoe.experiments.sweep_report.result_tables import results_table
 from stickymoe.experiments.sweep_report.rows import read_sweep
+from stickymoe.experiments.sweep_report.summary import SizeSummary
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -40,7 +41,7 @@ MAIN_COLUMNS = (
 MAIN_VARIANTS = (
     "vanilla", "dense", "soft-0.05", "soft-0.5", "soft-hard-0.1-1", "hard-window-2", "hysteresis-w1-b1",
     "hysteresis-w2-b0.4", "hysteresis-recursive-w1-b1", "soft-0.05-hysteresis-w2-b0.4",
-    "reuse-0.05", "remoe", "oracle", "trajectory-token",
+    "reuse-0.05", "remoe", "oracle", "trajectory-token", "hash",
 )  # fmt: skip
 
 
@@ -164,13 +165,15 @@ def sweep_block(name: str) -> str:
     verdicts: dict[str, list[str]] = {}
     for claim in contents.claims:
         verdicts.setdefault(claim.verdict, []).append(claim.claim)
+    verdicts_of = [f"- **{verdict}**: {'; '.join(claims)}." for verdict, claims in verdicts.items()]
     runs = contents.sweep.complete
     seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
     lines = [
         contents.headline,
         "",
         *tables,
-        *(f"- **{verdict}**: {'; '.join(claims)}." for verdict, claims in verdicts.items()),
+        *[_ahead_of_learning(size) for size in contents.sizes],
+        *verdicts_of,
         "",
         f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} of training in all. Other variants, "
         f"curves, layers and what decides a verdict: [report](results/{name}/report.md), the "
@@ -178,6 +181,18 @@ def sweep_block(name: str) -> str:
         f"`results/{name}/rows`; `stickymoe sweep {name} --jobs 2 && stickymoe report results/{name}` makes both.",
     ]
     return "\n".join(lines)
+
+
+def _ahead_of_learning(size: SizeSummary) -> str:
+    """Say which routers that learn nothing end at a lower perplexity than Vanilla, if any do."""
+    found = [
+        f"{each.label} ({fixed(each.means['perplexity'].mean, 1)})"
+        for each in size.variants.values()
+        if each.family in ("hash", "trajectory") and each.means["perplexity"] and each.change and each.change.mean < 0
+    ]
+    said = "These routers learn nothing and still end below Vanilla's perplexity"
+    why = "at this length of training a learned router has not caught up with a lookup of the token"
+    return f"{said}: {', '.join(found)}; {why}.\n" if found else ""
 
 
 def _main_rows(table: Grid) -> str:
