@@ -8,19 +8,17 @@ The contenders take turns. Prints p20/p50/p80 in milliseconds and the largest ex
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from closing import close, made_with
 from torch import Tensor
 from torch.nn import functional
 from train_step import linear_seconds, percentiles
 
-from stickymoe.core.files import write_json
-from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.model import linear_cross_entropy as room
 
 TOKENS, HIDDEN, VOCAB = 4096, 128, 50257
@@ -97,13 +95,9 @@ def main() -> None:
         "rows": rows,
         "bound_bf16_ms": 1e3 * bound,
         "rounds": options.rounds,
-        "hardware": hardware(),
-        "versions": versions(),
-        "commit": commit(),
+        **made_with(),
     }
-    if options.json:
-        write_json(options.json, result)
-    print(json.dumps(result))
+    close(result, options.json)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from closing import close, made_with
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from stickymoe.core.files import write_json
-from stickymoe.experiments.environment import commit, hardware, versions
 from stickymoe.losses import Objective
 from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
 from stickymoe.training.memory import keep_freed_memory
@@ -289,14 +288,10 @@ def main() -> None:
             "terms_share_of_step": terms["added_ms"] / ours["p50_ms"],
         },
         "steps": blocks * (BLOCK_STEPS - 1),
-        "hardware": hardware(),
-        "versions": versions(),
-        "commit": commit(),
+        **made_with(),
     }
     report(result)
-    if options.json:
-        write_json(options.json, result)
-    print(json.dumps(result))
+    close(result, options.json)
 
 
 def report(result: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stickymoe.model import StickyMoEConfig, StickyMoEForCausalLM
 
@@ -101,3 +102,24 @@ def naive_logits(naive_experts):
         return body.final_norm(hidden) @ body.token_embedding.weight.T, chosen
 
     return forward
+
+
+class MadeTensors(TorchDispatchMode):
+    """Notes elements and bytes of every tensor that operations return, whether or not it is freed in between."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements, self.bytes = [], []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements.append(tensor.numel())
+                self.bytes.append(tensor.nbytes)
+        return result
+
+
+@pytest.fixture
+def made_tensors():
+    return MadeTensors
