@@ -5,12 +5,13 @@ import logging
 
 import pytest
 import torch
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from stickymoe.core.errors import SettingError, TrainingError
 from stickymoe.data import collate_chunks
 from stickymoe.losses import anchor_loss, consistency_loss, load_balancing_loss, reuse_loss, router_z_loss
 from stickymoe.routing import valid_pairs
+from stickymoe.training import StickyTrainerMixin
 
 MEANS = {"consistency": 0.7, "anchor": 0.9, "router_z": 0.2}
 NOT_MEANS = {"load_balancing": 0.6, "reuse": 0.3}
@@ -137,17 +138,34 @@ def test_coefficients_on_their_way_up_leave_load_balancing_alone(tiny, tmp_path)
     assert_same(found, {name: weight.grad for name, weight in model.named_parameters()})
 
 
+class WatchBonus(TrainerCallback):
+    """Notes how much of the bonus each layer's window router gave in each step."""
+
+    def __init__(self):
+        self.scales = []
+
+    def on_step_end(self, args, state, control, model=None, **_):
+        self.scales.append([float(layer.moe.router.bonus_scale) for layer in model.model.layers])
+
+
 def test_the_bonus_of_a_window_router_grows_with_the_coefficients(tiny, tmp_path):
-    scales = []
-
-    class Watch(TrainerCallback):
-        def on_step_end(self, args, state, control, model=None, **_):
-            scales.append([float(layer.moe.router.bonus_scale) for layer in model.model.layers])
-
+    watch = WatchBonus()
     args = tiny.arguments(tmp_path, save_strategy="no", max_steps=6, coefficient_warmup_steps=4)
     model = tiny.model(router_type="hysteresis")
-    tiny.StickyTrainer(model, args, tiny.chunks(), callbacks=[Watch()]).train()
-    assert scales == [[scale] * 2 for scale in (0.0, 0.25, 0.5, 0.75, 1.0, 1.0)]
+    tiny.StickyTrainer(model, args, tiny.chunks(), callbacks=[watch]).train()
+    assert watch.scales == [[scale] * 2 for scale in (0.0, 0.25, 0.5, 0.75, 1.0, 1.0)]
+
+
+def test_any_trainer_with_a_warm_up_of_its_own_gets_a_bonus_that_grows(tiny, tmp_path):
+    class Warmed(StickyTrainerMixin, Trainer):
+        def coefficient_scale(self, step):
+            return min(1.0, step / 2)
+
+    watch = WatchBonus()
+    args = TrainingArguments(str(tmp_path), max_steps=3, use_cpu=True, save_strategy="no", report_to="none")
+    rows = [{"input_ids": row, "labels": row} for row in torch.arange(24).remainder(23).view(4, 6)]
+    Warmed(tiny.model(router_type="hysteresis"), args, train_dataset=rows, callbacks=[watch]).train()
+    assert watch.scales == [[0.0] * 2, [0.5] * 2, [1.0] * 2]
 
 
 def test_the_loss_in_evaluation_is_cross_entropy_alone(tiny, tmp_path):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from stickymoe.losses import Objective, sum_across_ranks
+from stickymoe.model.window_router import scale_bonus
 from stickymoe.training.accumulation import PAIR_DOCUMENTS
 from stickymoe.training.curves import curves_of
 from stickymoe.training.meter import Meter, StepFigures, summarise_steps
@@ -86,7 +87,10 @@ class StickyTrainerMixin(RestoresExperts, _Base):
         return model
 
     def coefficient_scale(self, step: int) -> float:
-        """Return the factor on the locality coefficients at `step`, counted from 0; to be overridden for a warm-up."""
+        """Return the factor on the locality coefficients, and on the bonus of window routers, at `step`.
+
+        Steps count from 0. To be overridden for a warm-up.
+        """
         return 1.0
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
@@ -113,6 +117,8 @@ class StickyTrainerMixin(RestoresExperts, _Base):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """Return the Trainer's loss and, in training mode, the objective's terms beside it."""
+        if model.training:
+            scale_bonus(self._unwrapped_model(), self.coefficient_scale(self.state.global_step))
         documents = inputs.get(PAIR_DOCUMENTS)
         inputs = {name: value for name, value in inputs.items() if name != PAIR_DOCUMENTS}
         # Some Trainers run the model again for the sake of outputs: they are asked for only where there is no other way

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from transformers import PrinterCallback
 
 from stickymoe.data import collate_chunks
-from stickymoe.model.window_router import scale_bonus
 from stickymoe.training.accumulation import count_targets
 from stickymoe.training.arguments import StickyArguments
 from stickymoe.training.callbacks import LogFile, Progress, ProgressReport
@@ -115,8 +114,6 @@ class StickyTrainer(StickyTrainerMixin, ReliableTrainer):
     ) -> Any:
         """Return cross-entropy and, in training mode, the objective's terms beside it."""
         inputs = fitted_inputs(self._unwrapped_model(), inputs)
-        if model.training:
-            scale_bonus(self._unwrapped_model(), self.coefficient_scale(self.state.global_step))
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch)
         aux = own_aux_loss(outputs)
         if aux is not None and not model.training and outputs.get("loss") is not None:
