@@ -35,6 +35,16 @@ def test_a_gain_that_is_not_clear_of_zero_is_told(told, invented, change):
     assert has(told(rows), "not clear of zero", "locality is free here and proves nothing")
 
 
+def test_routers_that_learn_nothing_and_still_beat_vanilla_are_told(told, invented):
+    rows = invented.invented_rows(variants=("vanilla", "dense"))
+    for variant, change in (("hash", 0.8), ("trajectory-token", 1.02), ("soft-0.1", 0.9)):
+        rows += [invented.invented_row(seed=seed, variant=variant, change=change) for seed in (42, 43, 44)]
+    (text,) = has(told(rows), "learn nothing")
+    assert "Hash" in text
+    assert "rajectory" not in text
+    assert "Soft" not in text
+
+
 def test_a_missing_control_is_told(told, invented):
     assert has(told(invented.invented_rows(variants=("vanilla", "soft-0.1"))), "no dense control")
     assert has(told(invented.invented_rows(variants=("soft-0.1", "dense"))), "no Vanilla run")

@@ -1,6 +1,6 @@
 """On which side of its point a name stands in a plot of the page, so that names cover neither points nor each other.
 
-The page decides how large a plot is; this reckons with its usual size on a screen. A narrower one crowds the names.
+The page decides how large a plot is; this reckons with its size on paper; on a screen there is more room.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from stickymoe.experiments.label_space import Box, Point, along, around, beside, cost
 
-WIDTH, HEIGHT = 480.0, 300.0
+WIDTH, HEIGHT = 420.0, 280.0
 ROOM = 0.1  # around the points, as a share of the plot
 CHARACTER, LINE = 5.6, 14.0
 RADIUS = 6.0

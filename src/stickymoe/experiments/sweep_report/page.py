@@ -71,8 +71,8 @@ def _plots(sizes: Sequence[SizeSummary], looks: Looks) -> dict[str, Plot]:
         drawn[f"hits-{name}"] = pareto_plot(size, "hit_rate", looks)
         drawn[f"switches-{name}"] = pareto_plot(size, "switch_rate", looks)
         drawn[f"by-layer-{name}"] = layers_plot(size, looks)
-        drawn[f"load-{name}"] = load_plot(size, "load_cv", "coefficient of variation of the experts' load", looks)
-        drawn[f"busiest-{name}"] = load_plot(size, "busiest", "load of the busiest expert over the mean", looks)
+        drawn[f"load-{name}"] = load_plot(size, "load_cv", "CV of the load", looks)
+        drawn[f"busiest-{name}"] = load_plot(size, "busiest", "busiest over mean", looks)
         if has_curves(size):
             drawn |= {f"curve-{curve}-{name}": training_plot(size, curve, looks) for curve in CURVES}
     return drawn | {f"ladder-{measure}": sensitivity_plot(sizes, measure) for measure in ladders(sizes)}

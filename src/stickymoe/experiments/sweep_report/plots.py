@@ -98,6 +98,7 @@ def load_plot(size: SizeSummary, measure: str, title: str, looks: Looks) -> Plot
     ]  # fmt: skip
     layout = axes(title, "") | {"showlegend": False, "tall": 0.75 * len(shown)}
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [each.label for each in shown]}
+    layout["yaxis"]["dtick"] = 1  # no name is left out where lines are close
     layout["xaxis"] |= {"rangemode": "tozero"}
     return {"data": data, "layout": layout}
 

@@ -12,13 +12,14 @@ from stickymoe.experiments.sweep_report.record import SweepResults
 from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
 
 _MOST_NAMES = 6
+_LEARN_NOTHING = ("hash", "trajectory")  # families
 
 
 def sweep_cautions(sweep: SweepResults, sizes: Sequence[SizeSummary]) -> list[str]:
     """Return the warnings, the gravest first."""
     found = [sweep.note[:1].upper() + sweep.note[1:] + "."] if sweep.note else []
     for size in sizes:
-        found += [text for text in (_gain(size), _flat(size), _collapse(size)) if text]
+        found += [text for text in (_gain(size), ahead_of_learning(size), _flat(size), _collapse(size)) if text]
     return found + _seeds(sizes) + _gaps(sweep) + _mixed(sweep)
 
 
@@ -41,6 +42,25 @@ def _gain(size: SizeSummary) -> str:
             f"At {size.size} the experts gain only {gain} over the dense control: shares of so thin a gain move much."
         )
     return ""
+
+
+def ahead_of_learning(size: SizeSummary) -> str:
+    """Say which routers that learn nothing end at a lower perplexity than Vanilla; empty if none does."""
+    found = [
+        f"{each.label} ({fixed(perplexity.mean, 1)})"
+        for each in size.variants.values()
+        if each.family in _LEARN_NOTHING
+        and (perplexity := each.means["perplexity"])
+        and each.change
+        and each.change.mean < 0
+    ]
+    if not found:
+        return ""
+    return (
+        f"At {size.size} routers that learn nothing end below Vanilla's perplexity: {'; '.join(found)}. After so short "
+        "a training a learned router has not caught up with a lookup of the token: read every share of the gain kept "
+        "with that."
+    )
 
 
 def _flat(size: SizeSummary) -> str:

@@ -5,6 +5,7 @@
   const drawings = JSON.parse(document.getElementById("plots").textContent);
   const PRINT_WIDTH = 940;
   const PRINT_HALF = 455; // two plots beside each other
+  const ROOM_FOR_NAMES = 440; // in a narrower plot names beside points cover one another; a tap still tells them
   const PRINT = { ink: "#1b2026", muted: "#5c6670", grid: "#e2e5e8", rule: "#d5d9dd", card: "#ffffff" };
   let printing = false;
 
@@ -30,11 +31,11 @@
     return coloured({
       ...given,
       width,
-      height: (tall ? 110 + 34 * tall : narrow ? 330 : 380) + 20 * legendRows,
+      height: (tall ? 110 + (printing ? 19 : 34) * tall : narrow ? 330 : 380) + 20 * legendRows, // printed, tall ones fit a page
       margin: { l: narrow ? 44 : 60, r: 14, t: 10, b: 44 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12.5, color: "var:ink" },
+      font: { family: getComputedStyle(document.body).fontFamily, size: printing && tall ? 10 : narrow ? 11 : 12.5, color: "var:ink" },
       hoverlabel: { bgcolor: "var:card", bordercolor: "var:rule", font: { color: "var:ink" }, namelength: -1 },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom" },
       showlegend,
@@ -56,7 +57,10 @@
     (element.data || []).forEach((trace, number) => {
       drawing.data[number].visible = trace.visible; // what the reader chose in the legend stays
     });
-    const data = coloured(drawing.data);
+    const unnamed = !printing && element.clientWidth < ROOM_FOR_NAMES;
+    const data = coloured(drawing.data).map((trace) =>
+      unnamed && trace.mode === "markers+text" ? { ...trace, mode: "markers" } : trace,
+    );
     Plotly.react(element, data, layoutOf(drawing, element), settings);
     element.classList.add("drawn");
   };
