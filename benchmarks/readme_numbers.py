@@ -29,7 +29,7 @@ from stickymoe.experiments.sweep_report.contents import contents_of
 from stickymoe.experiments.sweep_report.grid import Grid, markdown
 from stickymoe.experiments.sweep_report.result_tables import results_table
 from stickymoe.experiments.sweep_report.rows import read_sweep
-from stickymoe.experiments.sweep_report.summary import SizeSummary
+from stickymoe.experiments.sweep_report.sweep_cautions import ahead_of_learning
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -103,8 +103,7 @@ def speed_block() -> str:
     rows = []
     for name, label in names.items():
         row = found["contenders"][name]
-        times_ms = " | ".join(f"{row[key]:.0f} ms" for key in ("p20_ms", "p50_ms", "p80_ms"))
-        rows.append(f"| {label} | {times_ms} | {row['peak_mib']:,.0f} MiB |")
+        rows.append(f"| {label} | {_times_ms(row)} | {row['peak_mib']:,.0f} MiB |")
     machine = f"{found['hardware']['threads']} threads of {found['hardware']['processor']}"
     lines = [
         f"{found['what'][0].upper()}{found['what'][1:]}, forward to optimizer, on {machine}:",
@@ -112,8 +111,8 @@ def speed_block() -> str:
         "| | p20 | p50 | p80 | peak memory |",
         "|---|--:|--:|--:|--:|",
         *rows,
-        f"| floor: the counted products alone at their measured bf16 rate | | {found['floor']['ms']:.0f} ms | | |",
-        f"| the same with the best chunk size for the vocabulary | | {found['floor']['chunked_ms']:.0f} ms | | |",
+        f"| floor: the counted products alone, as bare bf16 | {_times_ms(found['floor'])} | |",
+        f"| the same with the best chunk size for the vocabulary | {_times_ms(found['floor']['chunked'])} | |",
         "",
         f"{times(ratios['speed_over_float32_full_logits'])} the speed of float32 and "
         f"{times(ratios['speed_over_bf16_full_logits'])} that of bf16 with full logits, at "
@@ -124,6 +123,10 @@ def speed_block() -> str:
         "[benchmarks/results/train_step.json](benchmarks/results/train_step.json), made by `make bench`.",
     ]
     return "\n".join(lines)
+
+
+def _times_ms(row: dict[str, float]) -> str:
+    return " | ".join(f"{row[key]:.0f} ms" for key in ("p20_ms", "p50_ms", "p80_ms"))
 
 
 def replay_block() -> str:
@@ -172,7 +175,7 @@ def sweep_block(name: str) -> str:
         contents.headline,
         "",
         *tables,
-        *[_ahead_of_learning(size) for size in contents.sizes],
+        *[f"{text}\n" for text in map(ahead_of_learning, contents.sizes) if text],
         *verdicts_of,
         "",
         f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} of training in all. Other variants, "
@@ -181,18 +184,6 @@ def sweep_block(name: str) -> str:
         f"`results/{name}/rows`; `stickymoe sweep {name} --jobs 2 && stickymoe report results/{name}` makes both.",
     ]
     return "\n".join(lines)
-
-
-def _ahead_of_learning(size: SizeSummary) -> str:
-    """Say which routers that learn nothing end at a lower perplexity than Vanilla, if any do."""
-    found = [
-        f"{each.label} ({fixed(each.means['perplexity'].mean, 1)})"
-        for each in size.variants.values()
-        if each.family in ("hash", "trajectory") and each.means["perplexity"] and each.change and each.change.mean < 0
-    ]
-    said = "These routers learn nothing and still end below Vanilla's perplexity"
-    why = "at this length of training a learned router has not caught up with a lookup of the token"
-    return f"{said}: {', '.join(found)}; {why}.\n" if found else ""
 
 
 def _main_rows(table: Grid) -> str:

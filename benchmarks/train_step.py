@@ -1,13 +1,13 @@
 """Time and memory of one training step at the paper's small size, against plain full-logit cross-entropy and Mixtral.
 
-    python benchmarks/train_step.py                    # about five minutes, two threads, machine otherwise idle
+    python benchmarks/train_step.py                    # about six minutes, two threads, machine otherwise idle
     python benchmarks/train_step.py --rounds 5 --json benchmarks/results/train_step.json
 
 Each contender lives in a process of its own, and they take blocks of steps in turn, so that whatever else the machine
 does reaches each of them; the first step of a block, on a cold cache, does not count. All run as StickyTrainer would
-run them. The floor is the time that the counted matrix products alone would take at the bfloat16 rate measured here,
-each at its shape in this model, its median over the same blocks. The chunked floor is harder: it counts the
-vocabulary's products at the chunk size that runs fastest. Prints p20, p50, p80, the JSON last.
+run them. The floor takes its turn after the product: all matrix products of a step, counted, each as bare bfloat16 at
+its shape in this model, and nothing between them. The chunked floor is harder: the vocabulary's products at the chunk
+size that runs fastest. Prints p20, p50, p80, the JSON last.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ TOKENS = BATCH * SEQ
 CONFIG = StickyMoEConfig.preset("paper-small")
 BOTH_TERMS = {"consistency": 0.1, "anchor": 1.0, "load_balancing": 0.01}
 BLOCK_STEPS = 4
+PRODUCT, FLOOR, CHUNKED = "product bf16", "floor", "vocabulary, chunked"
 
 
 def product_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ def mixtral() -> nn.Module:
 
 
 CONTENDERS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], bool]] = {
-    "product bf16": (sticky, product_loss, True),
+    PRODUCT: (sticky, product_loss, True),
     "full logits float32": (sticky, full_logit_loss, False),
     "full logits bf16": (sticky, full_logit_loss, True),
     "mixtral bf16": (mixtral, mixtral_loss, True),
@@ -122,74 +123,85 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     return {f"p{p}_ms": 1e3 * ordered[min(len(ordered) - 1, len(ordered) * p // 100)] for p in (20, 50, 80)}
 
 
-def seconds_of(work: Callable[[], object], rounds: int) -> float:
-    """Return the median of `rounds` runs after two to warm up."""
-    times = []
-    for _ in range(rounds + 2):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[2:])
+class Floor:
+    """Takes the multiply-adds of a training step, forward and both gradients, as bare bfloat16 products.
+
+    Attributes:
+        flops: Counted operations of a step by kind of product. `vocabulary, chunked` does the work of `vocabulary` at
+            the chunk size that runs fastest, in its stead.
+    """
+
+    def __init__(self) -> None:
+        hidden, width, vocab = CONFIG.hidden_size, CONFIG.expert_intermediate_size, CONFIG.vocab_size
+        heads, layers, experts = CONFIG.num_attention_heads, CONFIG.num_hidden_layers, CONFIG.num_experts
+        rows = TOKENS * CONFIG.num_experts_per_tok // experts
+        each = hidden // heads
+        a = torch.randn(BATCH * heads, SEQ, each, dtype=torch.bfloat16)
+        scores = torch.randn(BATCH * heads, SEQ, SEQ, dtype=torch.bfloat16)
+        wide, narrow = torch.empty_like(scores), torch.empty_like(a)
+
+        def attention() -> None:
+            for _ in range(2):
+                torch.bmm(a, a.transpose(1, 2), out=wide)
+            for _ in range(4):
+                torch.bmm(scores, a, out=narrow)
+
+        chunks = {size: linear(size, hidden, vocab) for size in (256, 512, 1024)}
+        rates = {size: min(timed(work) for _ in range(4)) / size for size, work in chunks.items()}
+        best = min(rates, key=lambda size: rates[size])
+        linears = {  # name: (rows, inputs, outputs, how many a step)
+            "query-key-value": (TOKENS, hidden, 3 * hidden, layers),
+            "attention output": (TOKENS, hidden, hidden, layers),
+            "expert up": (rows, hidden, width, layers * experts),
+            "expert down": (rows, width, hidden, layers * experts),
+            "vocabulary": (TOKENS, hidden, vocab, 1),
+        }
+        self.flops = {name: 6 * m * k * n * times for name, (m, k, n, times) in linears.items()}
+        self.flops["attention scores"] = 12 * BATCH * heads * SEQ * SEQ * each * layers
+        self.flops[CHUNKED] = self.flops["vocabulary"]
+        self._work = {name: (linear(m, k, n), times) for name, (m, k, n, times) in linears.items()}
+        self._work["attention scores"] = (attention, layers)
+        self._work[CHUNKED] = (chunks[best], TOKENS // best)
+
+    def step(self) -> dict[str, float]:
+        """Compute all of a step's products, the vocabulary's in both ways, and return the seconds of each kind."""
+        return {name: sum(timed(work) for _ in range(times)) for name, (work, times) in self._work.items()}
 
 
-def floor(rounds: int) -> list[dict[str, Any]]:
-    """Count the multiply-adds of a step, forward and both gradients, and time them as bare bfloat16 products."""
-    hidden, width, vocab = CONFIG.hidden_size, CONFIG.expert_intermediate_size, CONFIG.vocab_size
-    heads, layers, experts = CONFIG.num_attention_heads, CONFIG.num_hidden_layers, CONFIG.num_experts
-    rows = TOKENS * CONFIG.num_experts_per_tok // experts
-    linears = {  # name: (rows, inputs, outputs, how many a step)
-        "query-key-value": (TOKENS, hidden, 3 * hidden, layers),
-        "attention output": (TOKENS, hidden, hidden, layers),
-        "expert up": (rows, hidden, width, layers * experts),
-        "expert down": (rows, width, hidden, layers * experts),
-    }
-    parts = []
-    for name, (m, k, n, times) in linears.items():
-        parts.append(
-            {"product": name, "flops": 6 * m * k * n * times, "seconds": linear_seconds(m, k, n, rounds) * times}
-        )
-    flops = 6 * TOKENS * hidden * vocab
-    parts.append({"product": "vocabulary", "flops": flops, "seconds": linear_seconds(TOKENS, hidden, vocab, rounds)})
-    width_of_head = hidden // heads
-    a = torch.randn(BATCH * heads, SEQ, width_of_head, dtype=torch.bfloat16)
-    scores = torch.randn(BATCH * heads, SEQ, SEQ, dtype=torch.bfloat16)
-    wide = seconds_of(lambda: torch.bmm(a, a.transpose(1, 2)), rounds)
-    narrow = seconds_of(lambda: torch.bmm(scores, a), rounds)
-    flops = 12 * BATCH * heads * SEQ * SEQ * width_of_head * layers
-    parts.append({"product": "attention scores", "flops": flops, "seconds": (2 * wide + 4 * narrow) * layers})
-    chunked = min(linear_seconds(chunk, hidden, vocab, rounds) * TOKENS / chunk for chunk in (256, 512, 1024))
-    parts.append({"product": "vocabulary, chunked", "flops": 6 * TOKENS * hidden * vocab, "seconds": chunked})
-    return parts
-
-
-def medians(measured: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the floor out of several measurements of its parts."""
-    parts = [
-        {**same[0], "seconds": statistics.median(part["seconds"] for part in same)}
-        for same in zip(*measured, strict=True)
-    ]
-    for part in parts:
-        part["teraflops_per_second"] = part["flops"] / part["seconds"] / 1e12
-    seconds = {part["product"]: part["seconds"] for part in parts}
-    whole, chunked = seconds["vocabulary"], seconds["vocabulary, chunked"]
-    other = sum(seconds.values()) - whole - chunked
-    return {
-        "ms": 1e3 * (other + whole),
-        "chunked_ms": 1e3 * (other + min(whole, chunked)),
-        "flops": sum(part["flops"] for part in parts[:-1]),
-        "parts": parts,
-    }
-
-
-def linear_seconds(m: int, k: int, n: int, rounds: int) -> float:
-    """Return the seconds of a linear layer's three products: output, input gradient, weight gradient."""
+def linear(m: int, k: int, n: int) -> Callable[[], object]:
+    """Return a function that computes a linear layer's three products: output, input gradient, weight gradient."""
     x, w, g = (torch.randn(shape, dtype=torch.bfloat16) for shape in ((m, k), (n, k), (m, n)))
     y, dx, dw = torch.empty_like(g), torch.empty_like(x), torch.empty_like(w)
-    return (
-        seconds_of(lambda: torch.mm(x, w.t(), out=y), rounds)
-        + seconds_of(lambda: torch.mm(g, w, out=dx), rounds)
-        + seconds_of(lambda: torch.mm(g.t(), x, out=dw), rounds)
-    )
+
+    def products() -> None:
+        torch.mm(x, w.t(), out=y)
+        torch.mm(g, w, out=dx)
+        torch.mm(g.t(), x, out=dw)
+
+    return products
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that `work` takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def summarise_floor(steps: list[dict[str, float]], flops: dict[str, int]) -> dict[str, Any]:
+    """Return the percentiles of both floors over their steps, and the median time and rate of each kind of product."""
+    medians = {name: statistics.median(step[name] for step in steps) for name in flops}
+    without = {name: count for name, count in flops.items() if name != CHUNKED}
+    return {
+        **percentiles([sum(step[name] for name in without) for step in steps]),
+        "chunked": percentiles([sum(step.values()) - step["vocabulary"] for step in steps]),
+        "flops": sum(without.values()),
+        "parts": [
+            {"product": name, "flops": count, "seconds": medians[name],
+             "teraflops_per_second": count / medians[name] / 1e12}
+            for name, count in flops.items()
+        ],
+    }  # fmt: skip
 
 
 def cost_of_terms(rounds: int) -> dict[str, float]:
@@ -232,46 +244,48 @@ class Contender:
 
 
 def serve(name: str) -> None:
-    """Answer with steps until the input ends; the other half of `Contender`."""
-    stepper = Stepper(name)
+    """Answer with steps, or steps of the floor, until the input ends; the other half of `Contender`."""
+    stepper = Floor() if name == FLOOR else Stepper(name)
     before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
     for line in sys.stdin:
         seconds = [stepper.step() for _ in range(int(line))]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         told = {"seconds": seconds, "peak_mib": round(peak), "added_by_steps_mib": round(peak - before)}
+        if isinstance(stepper, Floor):
+            told["flops"] = stepper.flops
         print(json.dumps(told), flush=True)
 
 
 def main() -> None:
     """Measure, print a table and the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15, help="counted steps of each contender (default 15)")
+    parser.add_argument("--rounds", type=int, default=24, help="counted steps of each contender (default 24)")
     parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
     parser.add_argument("--json", type=Path, help="also write the result here")
-    parser.add_argument("--serve", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=[*CONTENDERS, FLOOR], help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_freed_memory()
     if options.serve:
         serve(options.serve)
         return
-    contenders = {name: Contender(name, options.threads) for name in CONTENDERS}
-    seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
+    order = [PRODUCT, FLOOR, *(name for name in CONTENDERS if name != PRODUCT)]
+    contenders = {name: Contender(name, options.threads) for name in order}
+    seconds: dict[str, list[Any]] = {name: [] for name in order}
     memory = {name: contender.ask(BLOCK_STEPS) for name, contender in contenders.items()}  # to warm up
-    floors: list[list[dict[str, Any]]] = []
     blocks = -(-options.rounds // (BLOCK_STEPS - 1))
     for block in range(blocks):
         for name, contender in contenders.items():
             memory[name] = contender.ask(BLOCK_STEPS)
             seconds[name] += memory[name].pop("seconds")[1:]
-            print(f"block {block + 1}/{blocks} {name}: {seconds[name][-1] * 1e3:.0f} ms", file=sys.stderr, flush=True)
-        floors.append(floor(BLOCK_STEPS))
+        last = seconds[PRODUCT][-1]
+        print(f"block {block + 1}/{blocks}: the product's last step {last * 1e3:.0f} ms", file=sys.stderr, flush=True)
     for contender in contenders.values():
         contender.process.communicate()
-    bound = medians(floors)
+    bound = summarise_floor(seconds.pop(FLOOR), memory.pop(FLOOR)["flops"])
     terms = cost_of_terms(options.rounds)
     rows = {name: percentiles(found) | memory[name] for name, found in seconds.items()}
-    ours = rows["product bf16"]
+    ours = rows[PRODUCT]
     result = {
         "what": f"one training step, {BATCH}x{SEQ} tokens, paper-small, vocabulary {CONFIG.vocab_size}",
         "contenders": rows,
@@ -283,8 +297,8 @@ def main() -> None:
             "speed_over_mixtral_bf16": rows["mixtral bf16"]["p50_ms"] / ours["p50_ms"],
             "peak_memory_of_float32_full_logits": ours["peak_mib"] / rows["full logits float32"]["peak_mib"],
             "peak_memory_of_bf16_full_logits": ours["peak_mib"] / rows["full logits bf16"]["peak_mib"],
-            "rate_of_floor": bound["ms"] / ours["p50_ms"],
-            "rate_of_chunked_floor": bound["chunked_ms"] / ours["p50_ms"],
+            "rate_of_floor": bound["p50_ms"] / ours["p50_ms"],
+            "rate_of_chunked_floor": bound["chunked"]["p50_ms"] / ours["p50_ms"],
             "terms_share_of_step": terms["added_ms"] / ours["p50_ms"],
         },
         "steps": blocks * (BLOCK_STEPS - 1),
@@ -303,8 +317,8 @@ def report(result: dict[str, Any]) -> None:
             f"{name:24}{row['p20_ms']:8.0f}{row['p50_ms']:8.0f}{row['p80_ms']:8.0f}      "
             f"{row['peak_mib']:6.0f}{row['added_by_steps_mib']:7.0f}"
         )
-    print(f"{'floor':24}{'':8}{result['floor']['ms']:8.0f}")
-    print(f"{'floor, chunked':24}{'':8}{result['floor']['chunked_ms']:8.0f}")
+    for name, row in (("floor", result["floor"]), ("floor, chunked", result["floor"]["chunked"])):
+        print(f"{name:24}{row['p20_ms']:8.0f}{row['p50_ms']:8.0f}{row['p80_ms']:8.0f}")
     for part in result["floor"]["parts"]:
         print(f"  {part['product']:22}{'':8}{1e3 * part['seconds']:8.1f}   {part['teraflops_per_second']:.2f} Tflop/s")
     for name, value in result["ratios"].items():
