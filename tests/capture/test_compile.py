@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("compiled.py")
 pytestmark = pytest.mark.slow
-FAMILIES = ["mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "stickymoe"]
+FAMILIES = ["mixtral", "stickymoe"]  # more of them, with a loss, in tests/training/test_gradient_equality.py
 
 
 @pytest.fixture(scope="module")
