@@ -1,4 +1,4 @@
-"""Run by test_gradient_equality.py in a process of its own: prints `family: equal` where compiling, once, changes nothing.
+"""Run by test_gradient_equality.py in a process of its own: `family: equal` where compiling once changes nothing.
 
 Shapes are not checked here: a checked signature cannot be traced.
 """

@@ -34,10 +34,7 @@ def compiled(function: F) -> F:
 
     Where no folder can be written the code is compiled anew in every process.
     """
-    code: Any = njit(nogil=True)(function)
-    with suppress(RuntimeError):  # numba found no folder to write to
-        code._cache = _RoomCache(function)
-    return cast(F, code)
+    return cast(F, _kept_on_disk(njit(nogil=True)(function), function))
 
 
 def inlined(function: F) -> F:
@@ -47,12 +44,16 @@ def inlined(function: F) -> F:
 
 def c_function(function: Callable[..., None], signature: Any) -> int:
     """Compile `function` for one signature of numba's types and return the address that C calls it by."""
-    code: Any = CFunc(function, (signature.args, signature.return_type), {}, {"nopython": True})
-    with suppress(RuntimeError):  # numba found no folder to write to
-        code._cache = _RoomCache(function)
+    code = _kept_on_disk(CFunc(function, (signature.args, signature.return_type), {}, {"nopython": True}), function)
     code.compile()
     _KEPT.append(code)
     return int(code.address)
+
+
+def _kept_on_disk(code: Any, function: Callable[..., Any]) -> Any:
+    with suppress(RuntimeError):  # numba found no folder to write to
+        code._cache = _RoomCache(function)
+    return code
 
 
 def _borrowed(typing_context: Any, value: Any) -> Any:

@@ -58,7 +58,10 @@ def report_table(rows: Sequence[Row]) -> ReportTable:
     groups = [
         Group("Quality", _quality(alone=len(rows) == 1)),
         Group("Locality", _locality(rows)),
-        Group("Cache hits", [_hits(semantics) for semantics in caches]),
+        Group(
+            "Cache hits" if len(rows) == 1 else "Cache hits; below, misses over Vanilla's",
+            [_hits(semantics) for semantics in caches],
+        ),
         Group("Router health", _health(rows)),
         Group("Cost", _cost()),
     ]
@@ -96,7 +99,7 @@ def _hits(semantics: CacheSemantics) -> Column:
         found = row.caches.get(semantics)
         if found is None:
             return Cell(DASH)
-        small = "" if found.miss_ratio is None else f"{times(found.miss_ratio)} misses"
+        small = "" if found.miss_ratio is None else times(found.miss_ratio)
         return Cell(percent(found.hit_rate, 1), small)
 
     lookups, _, slots = semantics.short.rpartition(", ")
@@ -141,7 +144,11 @@ def _notes(caches: Sequence[CacheSemantics], *, alone: bool) -> list[tuple[str, 
         *([] if alone else [_GAIN_NOTE]),
         ("Switch rate", "share of neighbouring tokens whose top-1 expert differs; mean over layers."),
         ("Overlap", "share of a token's experts that its predecessor used as well, beside what chance would give."),
-        *([] if alone or not caches else [("Misses", "as a multiple of Vanilla's, counted in the same way.")]),
+        *(
+            []
+            if alone or not caches
+            else [("Below hits", "misses as a multiple of Vanilla's, counted in the same way.")]
+        ),
         *hits,
         ("Use entropy", "how evenly the experts are used over the split. Low: experts were given up."),
         (
