@@ -24,8 +24,8 @@ from stickymoe.experiments.run_model import model_config
 from stickymoe.experiments.runner import Job, run_jobs
 from stickymoe.experiments.variants import DENSE, VANILLA, Variant, hysteresis, soft, soft_hard
 
-# Chosen on the validation split from the sweep's runs by `python benchmarks/demo_coefficients.py results/demo`, its rule
-# is written there; the rows are in benchmarks/results/demo_coefficients.json.
+# Chosen on the validation split, from the sweep's runs, by `python benchmarks/demo_coefficients.py results/demo`; its
+# rule is written there, the rows are in benchmarks/results/demo_coefficients.json.
 DEMO_VARIANTS = (VANILLA, soft(0.5), soft_hard(0.1, 1.0), hysteresis(1, 1.0, recursive=True), DENSE)
 TITLE = "Sticky routing on real text"
 SUMMARY_FILE = "demo.json"
