@@ -23,7 +23,18 @@ def cache(capacity, hit_rate, *, accesses="topk", replay="atomic", lookups=10_00
     }  # fmt: skip
 
 
-def metrics_of(perplexity, *, switch_rate=0.6, hit_rate=0.6, experts=4, top_k=2, layers=4, **changes):
+def metrics_of(
+    perplexity,
+    *,
+    switch_rate=0.6,
+    hit_rate=0.6,
+    experts=4,
+    top_k=2,
+    layers=4,
+    gate_margin=0.31,
+    gate_entropy=0.7,
+    **changes,
+):
     ceiling = math.log2(experts)
     return {
         "schema": 1, "split": "test", "perplexity": perplexity, "cross_entropy": math.log(perplexity),
@@ -34,7 +45,8 @@ def metrics_of(perplexity, *, switch_rate=0.6, hit_rate=0.6, experts=4, top_k=2,
             "expert_overlap": per_layer(1 - 0.6 * switch_rate, layers) | {"chance": top_k / experts},
             "utilisation_entropy_bits": per_layer(0.97 * ceiling, layers, 0.01),
             "load_cv": per_layer(0.21, layers), "load_busiest_over_mean": per_layer(1.3, layers),
-            "gate_entropy_bits": per_layer(0.7 * ceiling, layers), "gate_margin": per_layer(0.31, layers),
+            "gate_entropy_bits": per_layer(gate_entropy * ceiling, layers),
+            "gate_margin": per_layer(gate_margin, layers),
         },
         "cache": [
             cache(2, hit_rate, accesses="top1", replay="sequential"),

@@ -82,6 +82,15 @@ def test_the_fewest_misses_win_only_among_those_that_keep_half_of_the_gain(make_
     assert ", Mild switches" in headline([vanilla, mild, strong, dense], highlight="mild")
 
 
+def test_flat_gates_speak_only_where_no_others_keep_enough(make_result):
+    vanilla, dense = make_result("vanilla", 200.0), make_result("dense", 240.0, experts=2)
+    sure = make_result("sure", 206.0, hit_rate=0.65)
+    flat = make_result("flat", 206.0, hit_rate=0.75, gate_entropy=0.99, gate_margin=0.01)
+    costly = make_result("costly", 239.0, hit_rate=0.95)
+    assert ", Sure switches" in headline([vanilla, sure, flat, dense])
+    assert ", Flat switches" in headline([vanilla, flat, costly, dense])
+
+
 def test_unknown_highlights_and_no_runs_are_refused(four_runs):
     with pytest.raises(SettingError, match="highlight must be one of vanilla, soft"):
         headline(four_runs, highlight="sofd")

@@ -46,15 +46,21 @@ def is_flat(entropy_bits: float, margin: float, ceiling_bits: float) -> bool:
     return entropy_bits > FLAT_ENTROPY_SHARE * ceiling_bits and margin < FLAT_MARGIN
 
 
+def flat_layers(row: Row) -> list[int]:
+    """Return the layers whose gates are flat; none in a dense model."""
+    if row.routing is None:
+        return []
+    entropy, margin = row.routing.gate_entropy_bits.per_layer, row.routing.gate_margin.per_layer
+    return [layer for layer in range(len(entropy)) if is_flat(entropy[layer], margin[layer], row.entropy_ceiling_bits)]
+
+
 def _flat_gates(row: Row) -> str | None:
     """Gates near uniform are 'sticky' for the loss, yet the choice among experts is then a matter of rounding."""
-    if row.routing is None:
+    flat = flat_layers(row)
+    if row.routing is None or not flat:
         return None
     entropy, margin = row.routing.gate_entropy_bits.per_layer, row.routing.gate_margin.per_layer
     ceiling = row.entropy_ceiling_bits
-    flat = [layer for layer in range(len(entropy)) if is_flat(entropy[layer], margin[layer], ceiling)]
-    if not flat:
-        return None
     worst = max(flat, key=lambda layer: entropy[layer])
     return (
         f"{row.label}: the gates of {_layers(flat)} are flat rather than sticky (layer {worst}: entropy "

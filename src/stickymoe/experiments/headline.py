@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stickymoe.core.errors import SettingError
+from stickymoe.experiments.cautions import flat_layers
 from stickymoe.experiments.comparison import Row, cache_columns, compare, find_baseline, find_dense, moe_gain
 from stickymoe.experiments.formatting import TIMES, fixed, percent, signed_percent
 from stickymoe.experiments.metrics_file import CacheSemantics
@@ -42,7 +43,8 @@ def choose_highlight(rows: Sequence[Row]) -> Row:
     """Return the row that the headline speaks of.
 
     Among the routed variants that keep at least half of the MoE gain, the one with the fewest misses; where none keeps
-    that much, the one that keeps most; where no share is known, the one with the fewest misses.
+    that much, the one that keeps most; where no share is known, the one with the fewest misses. Gates that are flat in
+    some layer come by their locality cheaply: such a variant speaks only where there is no other.
     """
     variants = [row for row in rows if row.routing is not None and not row.is_baseline]
     if not variants:
@@ -51,7 +53,9 @@ def choose_highlight(rows: Sequence[Row]) -> Row:
     kept = [row for row in known if _share(row) >= _ENOUGH_KEPT]
     if known and not kept:
         return max(known, key=_share)
-    return min(kept or variants, key=_misses)
+    candidates = kept or variants
+    sure = [row for row in candidates if not flat_layers(row)]
+    return min(sure or candidates, key=_misses)
 
 
 def _share(row: Row) -> float:

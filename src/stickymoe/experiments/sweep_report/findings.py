@@ -67,13 +67,17 @@ def findings(size: SizeSummary) -> list[Finding]:
 
 
 def best_bargain(size: SizeSummary) -> VariantSummary | None:
-    """Return, of the variants that keep at least half of the gain, the one with the fewest misses, if one does."""
+    """Return, of the variants that keep at least half of the gain, the one with the fewest misses, if one does.
+
+    Those whose gates are flat in some layer come last, however few their misses.
+    """
     kept = [
         each
         for each in size.variants.values()
         if each.miss_ratio is not None and each.share_kept is not None and _kept(each) >= ENOUGH_KEPT
     ]
-    return min(kept, key=lambda each: each.miss_ratio.mean if each.miss_ratio else 1.0, default=None)
+    sure = [each for each in kept if not each.flat_layers()]
+    return min(sure or kept, key=lambda each: each.miss_ratio.mean if each.miss_ratio else 1.0, default=None)
 
 
 _WORDS = (
