@@ -31,9 +31,10 @@ help: ## Show this list
 demo: $(RUNTIME) ## Train sticky and ordinary routers on real text and write demo/report.html
 	@$(VENV)/bin/stickymoe demo --out demo
 
+# Three at a time on two cores: many tests wait for a process they started. A file's tests share what they compile.
 test: lint package ## Check everything: lint, types, contracts, package, tests
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV) ## Check style, types and who imports whom
 	@echo "== style"

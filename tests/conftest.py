@@ -34,3 +34,9 @@ install_import_hook(sorted(set(modules()) - UNCHECKED), CHECKER)
 
 # Started in the background of a shell, Python is told to ignore Ctrl-C, and its children with it; the tests send it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    """Files with slow tests go first, so that at the end no worker is left alone with one."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
