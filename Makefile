@@ -22,7 +22,7 @@ $(shell rm -f $(RUNTIME) $(DEV))
 endif
 endif
 
-.PHONY: help demo test lint package bench setup clean
+.PHONY: help demo test tests lint package bench setup clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -31,8 +31,11 @@ help: ## Show this list
 demo: $(RUNTIME) ## Train sticky and ordinary routers on real text and write demo/report.html
 	@$(VENV)/bin/stickymoe demo --out demo
 
+test: $(DEV) ## Check everything: lint, types, contracts, package, tests
+	@$(MAKE) --no-print-directory -j3 lint package tests
+
 # Three at a time on two cores: many tests wait for a process they started. A file's tests share what they compile.
-test: lint package ## Check everything: lint, types, contracts, package, tests
+tests: $(DEV)
 	@echo "== tests"
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
