@@ -36,7 +36,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 # Of a sweep; the report shows all.
 MAIN_COLUMNS = (
     "Variant", "Perplexity", "Change", "Gain kept", "Switch rate", "Hit rate", "Misses", "Overlap", "Gate entropy",
-    "Margin",
+    "Margin", "Seeds",
 )  # fmt: skip
 MAIN_VARIANTS = (
     "vanilla", "dense", "soft-0.05", "soft-0.5", "soft-hard-0.1-1", "hard-window-2", "hysteresis-w1-b1",
@@ -178,8 +178,8 @@ def sweep_block(name: str) -> str:
         *[f"{text}\n" for text in map(ahead_of_learning, contents.sizes) if text],
         *verdicts_of,
         "",
-        f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} of training in all. Other variants, "
-        f"curves, layers and what decides a verdict: [report](results/{name}/report.md), the "
+        f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} on the clock in all, pauses included. "
+        f"Other variants, curves, layers and what decides a verdict: [report](results/{name}/report.md), the "
         f"[same with plots to hover over](results/{name}/report.html) (download it), from the rows in "
         f"`results/{name}/rows`; `stickymoe sweep {name} --jobs 2 && stickymoe report results/{name}` makes both.",
     ]

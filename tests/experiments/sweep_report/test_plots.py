@@ -55,6 +55,15 @@ def test_one_seed_has_no_bars_and_no_second_point(summary):
     assert "one seed" in point["hovertemplate"]
 
 
+def test_the_bars_of_two_seeds_do_not_squeeze_the_points(summary):
+    size = summary(seeds=(42, 43))
+    plot = pareto(size)
+    low, high = plot["layout"]["yaxis"]["range"]
+    ys = [y for trace in plot["data"] for y in trace["y"]]
+    assert low < min(ys) < max(ys) < high
+    assert high - low <= 1.3 * (max(ys) - min(ys))
+
+
 def test_the_dense_control_is_a_line_across(summary):
     size = summary()
     (line,) = traces(pareto(size), "dense")

@@ -60,14 +60,24 @@ def _draw(ax: Axes, size: SizeSummary, measure: str, label: str, looks: dict[str
             color=SERIES[int(look.colour.rpartition("-")[2])], alpha=alpha, markersize=6, elinewidth=0.8,
             capsize=2, zorder=3,
         )  # fmt: skip
+    ys = [y for _, y in points]
     if "dense" in size.variants:
-        ax.axhline(_mean(size.variants["dense"], "perplexity"), color=MUTED, linestyle=(0, (5, 4)), linewidth=1)
-    ax.margins(x=0.15, y=0.15)
+        ys.append(_mean(size.variants["dense"], "perplexity"))
+        ax.axhline(ys[-1], color=MUTED, linestyle=(0, (5, 4)), linewidth=1)
+    if points:
+        ax.set_xlim(*_frame([x for x, _ in points]))
+        ax.set_ylim(*_frame(ys))
     ax.set_xlabel(label)
     ax.set_ylabel("Perplexity (← lower is better)")
     every = len(shown) <= _MOST_NAMED
     names = [each.label if every or index in front or each.name == BASELINE else "" for index, each in enumerate(shown)]
     label_points(ax, points, names, INK, path)
+
+
+def _frame(values: Sequence[float]) -> tuple[float, float]:
+    """Return limits with room around the points; bars are cut there, those of two seeds would leave nothing to see."""
+    room = 0.15 * (max(values) - min(values)) or 1.0
+    return min(values) - room, max(values) + room
 
 
 def _mean(each: VariantSummary, measure: str) -> float:

@@ -64,6 +64,9 @@ def pareto_plot(size: SizeSummary, measure: str, looks: Looks) -> Plot:
     if xs:
         room = 0.12 * (max(xs) - min(xs)) or 0.05
         layout["xaxis"] |= {"range": [in_percent(min(xs) - room), in_percent(max(xs) + room)]}
+        ys = [y for trace in data for y in trace["y"]]  # not the bars: two seeds make them enormous
+        room = 0.12 * (max(ys) - min(ys)) or 1.0
+        layout["yaxis"] |= {"range": [min(ys) - room, max(ys) + room]}
     return {"data": data, "layout": layout}
 
 
@@ -99,7 +102,7 @@ def load_plot(size: SizeSummary, measure: str, title: str, looks: Looks) -> Plot
     layout = axes(title, "") | {"showlegend": False, "tall": 0.75 * len(shown)}
     layout["yaxis"] |= {"type": "category", "categoryorder": "array", "categoryarray": [each.label for each in shown]}
     layout["yaxis"]["dtick"] = 1  # no name is left out where lines are close
-    layout["xaxis"] |= {"rangemode": "tozero"}
+    layout["xaxis"] |= {"range": [0, 1.15 * max((_mean(each, measure) for each in shown), default=1.0)]}
     return {"data": data, "layout": layout}
 
 
