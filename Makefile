@@ -34,10 +34,10 @@ demo: $(RUNTIME) ## Train sticky and ordinary routers on real text and write dem
 test: $(DEV) ## Check everything: lint, types, contracts, package, tests
 	@$(MAKE) --no-print-directory -j3 lint package tests
 
-# Three at a time on two cores: many tests wait for a process they started. A file's tests share what they compile.
+# Two files at a time, for two cores; a file's tests share what they compile.
 tests: $(DEV)
 	@echo "== tests"
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV) ## Check style, types and who imports whom
 	@echo "== style"
