@@ -8,6 +8,7 @@ The contenders take turns. Prints p20/p50/p80 in milliseconds and the largest ex
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import torch
 from closing import close, made_with
 from torch import Tensor
 from torch.nn import functional
-from train_step import linear_seconds, percentiles
+from train_step import linear, percentiles, timed
 
 from stickymoe.model import linear_cross_entropy as room
 
@@ -84,7 +85,11 @@ def main() -> None:
             {"precision": "bf16" if bf16 else "float32", "contender": name, **percentiles(found)}
             for name, found in seconds.items()
         ]
-    bound = min(linear_seconds(chunk, HIDDEN, VOCAB, options.rounds) * TOKENS / chunk for chunk in CHUNKS)
+    products = {chunk: linear(chunk, HIDDEN, VOCAB) for chunk in CHUNKS}
+    bound = min(
+        statistics.median([timed(work) for _ in range(options.rounds + 2)][2:]) * TOKENS / chunk
+        for chunk, work in products.items()
+    )
     for row in rows:
         print(
             f"{row['precision']:8} {row['contender']:28}{row['p20_ms']:8.0f}{row['p50_ms']:8.0f}{row['p80_ms']:8.0f} ms"
