@@ -1,7 +1,7 @@
 """Choose the demo's coefficients from the runs of its sweep, on the validation split, by a rule written down before.
 
     stickymoe sweep demo --jobs 2                          # trains; its own rows are of the test split
-    python benchmarks/demo_coefficients.py results/demo    # half a minute a run
+    python benchmarks/demo_coefficients.py results/demo    # some seconds a run
 
 Rule, for each method apart, over the means of the seeds: of the coefficients that keep at least half of the MoE gain on
 the validation split, the one with the fewest misses of the paper's cache (LRU, two slots, top-1). Where none keeps
@@ -22,6 +22,7 @@ from typing import Any
 from closing import close
 
 from stickymoe.experiments.comparison import Row, compare
+from stickymoe.experiments.headline import ENOUGH_KEPT
 from stickymoe.experiments.results import RunResult
 from stickymoe.experiments.run import evaluate_run
 from stickymoe.experiments.run_folder import MODEL_FOLDER
@@ -35,7 +36,6 @@ METHODS = {
         hysteresis(1, 1.0, recursive=True),
     ],
 }
-ENOUGH_KEPT = 0.5
 NEEDED = [variant.name for variant in (VANILLA, DENSE, *(each for method in METHODS.values() for each in method))]
 
 

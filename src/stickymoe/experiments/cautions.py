@@ -41,17 +41,21 @@ def _about_the_gain(rows: Sequence[Row]) -> list[str]:
     return []
 
 
-def is_flat(entropy_bits: float, margin: float, ceiling_bits: float) -> bool:
-    """Tell whether gates are flat: near uniform, and without a favourite."""
-    return entropy_bits > FLAT_ENTROPY_SHARE * ceiling_bits and margin < FLAT_MARGIN
+def are_flat(entropy_bits: Sequence[float], margins: Sequence[float], ceiling_bits: float) -> list[int]:
+    """Return the layers whose gates are flat: near uniform, and without a favourite."""
+    return [
+        layer
+        for layer, (entropy, margin) in enumerate(zip(entropy_bits, margins, strict=True))
+        if entropy > FLAT_ENTROPY_SHARE * ceiling_bits and margin < FLAT_MARGIN
+    ]
 
 
 def flat_layers(row: Row) -> list[int]:
     """Return the layers whose gates are flat; none in a dense model."""
     if row.routing is None:
         return []
-    entropy, margin = row.routing.gate_entropy_bits.per_layer, row.routing.gate_margin.per_layer
-    return [layer for layer in range(len(entropy)) if is_flat(entropy[layer], margin[layer], row.entropy_ceiling_bits)]
+    gates = row.routing.gate_entropy_bits.per_layer, row.routing.gate_margin.per_layer
+    return are_flat(*gates, row.entropy_ceiling_bits)
 
 
 def _flat_gates(row: Row) -> str | None:

@@ -11,7 +11,7 @@ from stickymoe.experiments.formatting import TIMES, fixed, percent, signed_perce
 from stickymoe.experiments.metrics_file import CacheSemantics
 from stickymoe.experiments.results import RunResult
 
-_ENOUGH_KEPT = 0.5
+ENOUGH_KEPT = 0.5
 _SAME = 0.005
 
 
@@ -50,7 +50,7 @@ def choose_highlight(rows: Sequence[Row]) -> Row:
     if not variants:
         return next((row for row in rows if row.routing is not None), rows[0])
     known = [row for row in variants if row.share_kept is not None]
-    kept = [row for row in known if _share(row) >= _ENOUGH_KEPT]
+    kept = [row for row in known if _share(row) >= ENOUGH_KEPT]
     if known and not kept:
         return max(known, key=_share)
     candidates = kept or variants

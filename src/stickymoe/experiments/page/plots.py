@@ -29,6 +29,12 @@ def colour_of(number: int) -> str:
     return f"var:series-{number % SERIES}"
 
 
+def framed(values: Sequence[float], share: float, least: float) -> tuple[float, float]:
+    """Return an axis' limits: those of the values with `share` of their spread as room, `least` where all are equal."""
+    room = share * (max(values) - min(values)) or least
+    return min(values) - room, max(values) + room
+
+
 def in_percent(rate: float) -> float:
     """Return a rate in percent, rounded to what a plot shows."""
     return round(100 * rate, 2)

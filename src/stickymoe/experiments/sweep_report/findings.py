@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stickymoe.experiments.formatting import TIMES, fixed, percent
+from stickymoe.experiments.headline import ENOUGH_KEPT
 from stickymoe.experiments.sweep_report.claims import DecidedClaim, flat_remark
 from stickymoe.experiments.sweep_report.conditions import Verdict, written
 from stickymoe.experiments.sweep_report.record import SweepResults
 from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
 
-ENOUGH_KEPT = 0.5
 _MOST_NAMES = 5
 
 

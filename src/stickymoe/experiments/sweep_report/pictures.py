@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from stickymoe.core.files import whole_file
 from stickymoe.experiments.comparison import BASELINE
-from stickymoe.experiments.page.plots import SYMBOLS
+from stickymoe.experiments.page.plots import SYMBOLS, framed
 from stickymoe.experiments.pareto import non_dominated
 from stickymoe.experiments.plot_labels import label_points
 from stickymoe.experiments.svg import INK, MUTED, SERIES, house_style
@@ -65,19 +65,13 @@ def _draw(ax: Axes, size: SizeSummary, measure: str, label: str, looks: dict[str
         ys.append(_mean(size.variants["dense"], "perplexity"))
         ax.axhline(ys[-1], color=MUTED, linestyle=(0, (5, 4)), linewidth=1)
     if points:
-        ax.set_xlim(*_frame([x for x, _ in points]))
-        ax.set_ylim(*_frame(ys))
+        ax.set_xlim(*framed([x for x, _ in points], 0.15, 1.0))
+        ax.set_ylim(*framed(ys, 0.15, 1.0))  # not the bars: two seeds make them enormous
     ax.set_xlabel(label)
     ax.set_ylabel("Perplexity (← lower is better)")
     every = len(shown) <= _MOST_NAMED
     names = [each.label if every or index in front or each.name == BASELINE else "" for index, each in enumerate(shown)]
     label_points(ax, points, names, INK, path)
-
-
-def _frame(values: Sequence[float]) -> tuple[float, float]:
-    """Return limits with room around the points; bars are cut there, those of two seeds would leave nothing to see."""
-    room = 0.15 * (max(values) - min(values)) or 1.0
-    return min(values) - room, max(values) + room
 
 
 def _mean(each: VariantSummary, measure: str) -> float:

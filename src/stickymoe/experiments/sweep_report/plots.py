@@ -7,7 +7,7 @@ from typing import Any
 
 from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.metrics_file import LayerMeasure, RoutingMeasures
-from stickymoe.experiments.page.plots import axes, in_percent
+from stickymoe.experiments.page.plots import axes, framed, in_percent
 from stickymoe.experiments.pareto import non_dominated
 from stickymoe.experiments.sweep_report.label_sides import label_sides
 from stickymoe.experiments.sweep_report.looks import VariantLook
@@ -62,11 +62,9 @@ def pareto_plot(size: SizeSummary, measure: str, looks: Looks) -> Plot:
     word = "hit rate, % (higher is better →)" if higher else "← switch rate, % (lower is better)"
     layout = axes(word, "← perplexity (lower is better)") | {"showlegend": False}
     if xs:
-        room = 0.12 * (max(xs) - min(xs)) or 0.05
-        layout["xaxis"] |= {"range": [in_percent(min(xs) - room), in_percent(max(xs) + room)]}
+        layout["xaxis"] |= {"range": [in_percent(limit) for limit in framed(xs, 0.12, 0.05)]}
         ys = [y for trace in data for y in trace["y"]]  # not the bars: two seeds make them enormous
-        room = 0.12 * (max(ys) - min(ys)) or 1.0
-        layout["yaxis"] |= {"range": [min(ys) - room, max(ys) + room]}
+        layout["yaxis"] |= {"range": list(framed(ys, 0.12, 1.0))}
     return {"data": data, "layout": layout}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stickymoe.experiments.cautions import is_flat
+from stickymoe.experiments.cautions import are_flat
 from stickymoe.experiments.comparison import BASELINE
 from stickymoe.experiments.metrics_file import RoutingMeasures
 from stickymoe.experiments.results import RunResult
@@ -100,7 +100,7 @@ class VariantSummary:
         ceiling, n = self.entropy_ceiling, len(layers)
         entropy = [sum(each) / n for each in zip(*(found.gate_entropy_bits.per_layer for found in layers), strict=True)]
         margin = [sum(each) / n for each in zip(*(found.gate_margin.per_layer for found in layers), strict=True)]
-        return [layer for layer in range(len(entropy)) if is_flat(entropy[layer], margin[layer], ceiling)]
+        return are_flat(entropy, margin, ceiling)
 
     @property
     def entropy_ceiling(self) -> float:
