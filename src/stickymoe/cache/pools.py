@@ -70,7 +70,9 @@ class Piece:
         if self.weights is not None:
             weights = self._laid_out("weights", self.weights[rows, layers], np.float32)
         heads = np.ascontiguousarray(self.order.heads[first:last])
-        return Requests(ids, weights, np.ascontiguousarray(self.phases[start:stop]), groups - start, heads)
+        phases = np.ascontiguousarray(self.phases[start:stop])
+        phases.flags.writeable = False  # a trace's own are not; the other kind would be compiled anew
+        return Requests(ids, weights, phases, groups - start, heads)
 
     def _laid_out(self, name: str, values: np.ndarray, dtype: DTypeLike) -> np.ndarray:
         found = self.scratch(name, values.size, dtype).reshape(values.shape)

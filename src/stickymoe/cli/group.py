@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,9 @@ from stickymoe.core.errors import StickyMoEError
 
 BROKEN = 2
 INTERRUPTED = 130
+# Objects made before Python looks for unreachable ones, 700 by default: the imports of torch and transformers make many
+# that stay, and a fifth of a command's start was spent in looking through them.
+OBJECTS_BETWEEN_COLLECTIONS = 20_000
 # What a user can mend: permissions, wrong kinds of paths, full disks. All else is our fault and keeps its traceback.
 MENDABLE = {
     errno.EACCES: "choose a place that may be read and written",
@@ -37,6 +41,7 @@ class StickyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run the command line; see click."""
         extra["standalone_mode"] = False
+        gc.set_threshold(max(OBJECTS_BETWEEN_COLLECTIONS, gc.get_threshold()[0]))
         try:
             code = super().main(args, *rest, **extra)
         except click.exceptions.NoArgsIsHelpError as error:
