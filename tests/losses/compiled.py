@@ -1,4 +1,4 @@
-"""The objective under torch.compile, started by test_compile.py without the shape-checking hook: BACKEND SEQ..."""
+"""The objective under torch.compile, started by test_compile.py without the check of shapes: BACKEND:SEQ[,SEQ]..."""
 
 import sys
 
@@ -20,8 +20,7 @@ def total_of(logits, expert_ids, token_mask, document_ids, input_ids):
     return result.total, result.terms
 
 
-compiled = torch.compile(total_of, fullgraph=True, backend=sys.argv[1])
-for seq in map(int, sys.argv[2:]):
+def compare(compiled, seq):
     logits = [torch.randn(2, seq, 4, requires_grad=True) for _ in range(2)]
     mask = torch.ones(2, seq, dtype=torch.bool)
     mask[0, -2:] = False
@@ -32,4 +31,12 @@ for seq in map(int, sys.argv[2:]):
     torch.testing.assert_close(total, expected)
     torch.testing.assert_close(terms, expected_terms)
     torch.testing.assert_close(torch.autograd.grad(total, logits), torch.autograd.grad(expected, logits))
+
+
+for asked in sys.argv[1:]:
+    backend, lengths = asked.split(":")
+    torch.compiler.reset()
+    compiled = torch.compile(total_of, fullgraph=True, backend=backend)
+    for seq in lengths.split(","):
+        compare(compiled, int(seq))
 print("equal")

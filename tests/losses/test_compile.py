@@ -9,10 +9,10 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["inductor", "9"], ["aot_eager", "8", "13"]], ids=lambda a: a[0])
-def test_compiled_and_eager_agree_in_value_and_gradient(arguments):
+def test_compiled_and_eager_agree_in_value_and_gradient():
+    # one length to machine code; of two the second is traced for any length, which needs no machine code to be wrong
     run = subprocess.run(
-        [sys.executable, Path(__file__).with_name("compiled.py"), *arguments],
+        [sys.executable, Path(__file__).with_name("compiled.py"), "inductor:9", "eager:8,13"],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
