@@ -2,7 +2,7 @@
 
     stickymoe sweep architectures --jobs 2     # trains, with and without terms; hours
     OMP_NUM_THREADS=1 python benchmarks/proof.py --only 'mixtral/*'     # tunes and measures; two of these at a time
-    python benchmarks/proof.py --page          # writes the page from what is there, trains nothing
+    python benchmarks/readme_numbers.py        # writes the page from what is there
 
 Every model of the sweep reads the same held-out text, its validation split. The routers of each vanilla model are then
 tuned with each objective, and with cross-entropy alone for as many steps at the same rate: what that control gains or
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from closing import made_with
-from marked_blocks import filled
 
 from stickymoe.capture.opening import open_model
 from stickymoe.core.files import write_json
@@ -42,7 +41,6 @@ from stickymoe.experiments.variants import choose_variants
 from stickymoe.metrics.intervals import Interval, mean_interval
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "proof.md"
 BASE, CONTROL = "vanilla", "ce"
 TOKENS, CORPUS = 500_000, "sotu"
 # 500,000 tokens are 245 steps of 2,048 here. At the lower rate they take a router as far as ReMoE's 2,000 steps at 5e-5
@@ -139,6 +137,11 @@ class Proof:
             return None
         read = [Measured.from_dict(known[each]["measured"], str(self.path)) for each in (name, against)]
         return Found(*read)
+
+
+def known_proofs(sweep: Path) -> list[str]:
+    """Return the names, `size/seed`, of which something is known."""
+    return [json.loads(path.read_text(encoding="utf-8"))["name"] for path in sorted((sweep / "proof").glob("*.json"))]
 
 
 def _progress(what: str, done: int, total: int | None) -> None:
@@ -250,17 +253,11 @@ def _best(size: str, everything: dict[str, list[Found]], tuned: dict[str, list[F
 
 
 def main() -> None:
-    """Tune, measure, write the page."""
+    """Tune and measure what is not done yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweep", type=Path, default=ROOT / "results" / "architectures", help="the sweep's folder")
     parser.add_argument("--only", default="*", metavar="SIZE/SEED", help="pattern of models to tune and measure")
-    parser.add_argument("--page", action="store_true", help="train nothing; write docs/proof.md from what is there")
     options = parser.parse_args()
-    if options.page:
-        names = [json.loads(path.read_text())["name"] for path in sorted((options.sweep / "proof").glob("*.json"))]
-        blocks = {"proof": tables([Proof(options.sweep, name) for name in names])}
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), blocks), encoding="utf-8")
-        return
     runs = options.sweep / "runs"
     trained = sorted(f"{path.parts[-4]}/{path.parts[-3]}" for path in runs.glob(f"*/*/{BASE}/metrics.json"))
     names = [name for name in dict.fromkeys(trained) if fnmatch(name, options.only)]

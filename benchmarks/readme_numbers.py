@@ -1,7 +1,7 @@
-"""Write the README's numbers from the committed results: between the markers stands what this prints, and nothing else.
+"""Write the numbers of README and docs from the committed results: between markers stands what this says, nothing else.
 
-    python benchmarks/readme_numbers.py            # rewrite README.md
-    python benchmarks/readme_numbers.py --check    # fail if it differs
+    python benchmarks/readme_numbers.py            # rewrite README.md and the pages under docs/ that hold results
+    python benchmarks/readme_numbers.py --check    # fail if one differs
 
 `--take-demo demo` first copies a demo's metrics into benchmarks/results/demo.json and its pictures into docs/img.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from marked_blocks import filled
+from proof import Proof, known_proofs, tables
 
 from stickymoe.core.files import write_json
 from stickymoe.experiments.comparison import Row, compare
@@ -104,9 +105,8 @@ def speed_block() -> str:
     for name, label in names.items():
         row = found["contenders"][name]
         rows.append(f"| {label} | {_times_ms(row)} | {row['peak_mib']:,.0f} MiB |")
-    machine = f"{found['hardware']['threads']} threads of {found['hardware']['processor']}"
     lines = [
-        f"{found['what'][0].upper()}{found['what'][1:]}, forward to optimizer, on {machine}:",
+        f"{found['what'][0].upper()}{found['what'][1:]}, forward to optimizer, on {_machine(found)}:",
         "",
         "| | p20 | p50 | p80 | peak memory |",
         "|---|--:|--:|--:|--:|",
@@ -197,11 +197,68 @@ def _main_rows(table: Grid) -> str:
     return short.split("\n\n", 1)[1]  # without its heading
 
 
-BLOCKS: dict[str, Callable[[], str]] = {
-    "demo": demo_block,
-    "sweep": lambda: sweep_block("demo"),
-    "speed": speed_block,
-    "replay": replay_block,
+def capture_block() -> str:
+    """Return what locality terms add to a step of somebody else's model."""
+    found = json.loads((RESULTS / "capture_overhead.json").read_text(encoding="utf-8"))
+    lines = [
+        f"{found['what'][0].upper()}{found['what'][1:]}; {found['rounds']} rounds on {_machine(found)}:",
+        "",
+        "| | step alone, p50 | capture | terms | terms and log | floor: the terms alone, on gates that are there |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, model in found["models"].items():
+        rates = model["overhead_rate"]
+        cells = [
+            f"{name}, {model['parameters'] / 1e6:.0f} M parameters",
+            f"{model['contenders']['alone']['p50_ms']:.0f} ms",
+            *(signed_percent(rates[each]) for each in ("captured", "with terms", "with terms and log")),
+            percent(model["bound_rate"], 1),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    aim = f"The aim is at most {percent(found['asked_overhead_rate'])} with terms. {_source('capture_overhead')}"
+    return "\n".join([*lines, "", aim])
+
+
+def record_block() -> str:
+    """Return what recording a trace costs."""
+    found = json.loads((RESULTS / "record_overhead.json").read_text(encoding="utf-8"))
+    lines = [
+        f"{found['what'].replace('record_trace', '`record_trace`')}; {found['rounds']} rounds on {_machine(found)}:",
+        "",
+        "| | plain | recorded | overhead p20 | p50 | p80 |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for name, row in found["rows"].items():
+        spread = " | ".join(signed_percent(row["overhead"][f"p{p}"]) for p in (20, 50, 80))
+        lines.append(f"| {name} | {row['plain_seconds']:.2f} s | {row['recorded_seconds']:.2f} s | {spread} |")
+    return "\n".join([*lines, "", f"The aim is at most 10 %. {_source('record_overhead')}"])
+
+
+def _machine(found: dict[str, Any]) -> str:
+    return f"{found['hardware']['threads']} threads of {found['hardware']['processor']}"
+
+
+def _source(name: str) -> str:
+    file = f"benchmarks/results/{name}.json"
+    return f"From [{file}](../{file}), made by `python benchmarks/{name}.py --json {file}`."
+
+
+def proof_block() -> str:
+    """Return what locality terms do in other architectures, and after training."""
+    sweep = ROOT / "results" / "architectures"
+    return tables([Proof(sweep, name) for name in known_proofs(sweep)])
+
+
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {
+        "demo": demo_block,
+        "sweep": lambda: sweep_block("demo"),
+        "speed": speed_block,
+        "replay": replay_block,
+    },
+    "docs/training.md": {"capture": capture_block},
+    "docs/recording.md": {"record": record_block},
+    "docs/proof.md": {"proof": proof_block},
 }
 
 
@@ -214,19 +271,22 @@ def take_demo(folder: Path) -> None:
 
 
 def main() -> None:
-    """Rewrite or check the README."""
+    """Rewrite or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if README.md differs")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if a page differs")
     parser.add_argument("--take-demo", type=Path, metavar="FOLDER", help="a finished demo to take over first")
     options = parser.parse_args()
     if options.take_demo:
         take_demo(options.take_demo)
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    new = filled(text, {name: block() for name, block in BLOCKS.items()})
-    if options.check:
-        sys.exit("README.md is not what the results say; run benchmarks/readme_numbers.py" if new != text else 0)
-    readme.write_text(new, encoding="utf-8")
+    for name, blocks in PAGES.items():
+        page = ROOT / name
+        text = page.read_text(encoding="utf-8")
+        new = filled(text, {block: make() for block, make in blocks.items()})
+        if options.check and new != text:
+            sys.exit(f"{name} is not what the results say; run benchmarks/readme_numbers.py")
+        if new != text:
+            page.write_text(new, encoding="utf-8")
+    sys.exit(0)
 
 
 if __name__ == "__main__":
