@@ -139,25 +139,29 @@ class Proof:
         return Found(*read)
 
 
-def known_proofs(sweep: Path) -> list[str]:
-    """Return the names, `size/seed`, of which something is known."""
-    return [json.loads(path.read_text(encoding="utf-8"))["name"] for path in sorted((sweep / "proof").glob("*.json"))]
-
-
 def _progress(what: str, done: int, total: int | None) -> None:
     if sys.stderr.isatty():
         print(f"\r{what}: {done}" + (f" of {total}" if total else "") + " " * 20, end="", file=sys.stderr)
 
 
-def tables(proofs: list[Proof]) -> str:
-    """Return the tables of all sizes and what they come to."""
-    sizes = list(dict.fromkeys(proof.name.split("/")[0] for proof in proofs))
-    return "\n\n".join(size_table([proof for proof in proofs if proof.name.startswith(f"{size}/")]) for size in sizes)
+@dataclass(frozen=True)
+class Size:
+    """One architecture: what its models measured over seeds, by label; the trained ones and the tuned ones."""
+
+    name: str
+    trained: dict[str, list[Found]]
+    tuned: dict[str, list[Found]]
 
 
-def size_table(proofs: list[Proof]) -> str:
-    """Return the table of one architecture, over its seeds, and its best lines in words."""
-    size = proofs[0].name.split("/")[0]
+def sizes_of(sweep: Path) -> list[Size]:
+    """Return what is known of every architecture."""
+    paths = sorted((sweep / "proof").glob("*.json"))
+    proofs = [Proof(sweep, json.loads(path.read_text(encoding="utf-8"))["name"]) for path in paths]
+    names = dict.fromkeys(proof.name.split("/")[0] for proof in proofs)
+    return [_size(name, [proof for proof in proofs if proof.name.startswith(f"{name}/")]) for name in names]
+
+
+def _size(name: str, proofs: list[Proof]) -> Size:
     variants = ordered({name for proof in proofs for name in proof.content["models"]})
     trained = {variant.label: _over(proofs, "models", variant.name, BASE) for variant in choose_variants(variants)}
     tuned = {
@@ -165,24 +169,50 @@ def size_table(proofs: list[Proof]) -> str:
         for rate, objectives in PLAN.items()
         for objective in objectives
     }
-    lines = [_line(f"trained: {label}", found) for label, found in trained.items() if found]
-    lines += [_line(f"tuned: {label}", found) for label, found in tuned.items() if found]
-    first = next(iter(trained.values()))[0].here
+    return Size(name, *({label: found for label, found in kind.items() if found} for kind in (trained, tuned)))
+
+
+def table(size: Size) -> str:
+    """Return the table of one architecture."""
+    lines = [_line(f"trained: {label}", found) for label, found in size.trained.items()]
+    lines += [_line(f"tuned: {label}", found) for label, found in size.tuned.items()]
+    first = next(iter(size.trained.values()))[0].here
     held = ", ".join(f"{found['capacity']:g}" for found in first.hit_rates)
     heads = [
         ("", ""), ("Perplexity", ""), ("Costs", "nats a token"), ("Overlap", f"chance {first.chance_overlap:.2f}"),
-        ("Gain", "of overlap"), ("Switch rate", "top-1"),
+        ("By use alone", "of overlap"), ("Switch rate", "top-1"),
         *((f"Hits {100 * share:g} %", "LRU, top-k") for share in SHARES), ("Misses", "25 % held"),
         ("Load CV", "0: even"), ("Busiest", "over mean"), ("Gate entropy", "bits"), ("Margin", ""), ("Seeds", ""),
     ]  # fmt: skip
     caption = (
         f"{first.sizes['num_experts']} experts, top {first.sizes['top_k']}; caches hold {held} of them; "
-        f"{first.sizes['tokens']:,} held-out tokens. Costs, gain, misses: trained ones against vanilla, tuned ones "
+        f"{first.sizes['tokens']:,} held-out tokens. Costs and misses: trained ones against vanilla, tuned ones "
         f"against {CONTROL} at the same rate. ± half of the 95 % interval over seeds; of one seed, that of the cost "
         "alone, over documents."
     )
-    table = markdown(Grid(f"proof-{size}", size, caption, heads, lines))
-    return table + "\n" + _best(size, {**trained, **tuned}, tuned)
+    return markdown(Grid(f"proof-{size.name}", size.name, caption, heads, lines))
+
+
+def best(size: Size) -> str:
+    """Return in words what added most overlap beyond that of use alone, from scratch and after training."""
+
+    def told(kind: str, lines: dict[str, list[Found]]) -> str:
+        known = {label: found for label, found in lines.items() if found[0].here != found[0].against}
+        if not known:
+            return f"nothing {kind} yet"
+        label = max(known, key=lambda each: _mean(known[each], lambda one: beyond_use(one.here)).mean)
+        found = known[label]
+        return (
+            f"{kind}, {label}: overlap {_from_to(found, overlap)} (by use alone {_from_to(found, _of_use)}), misses "
+            f"{signed_percent(_mean(found, _more_misses).mean)}, for {fixed(_cost(found).mean, 3)} nats a token"
+        )
+
+    return f"**{size.name}**: {told('from scratch', size.trained)}; {told('tuned afterwards', size.tuned)}."
+
+
+def _from_to(found: list[Found], value: Callable[[Measured], float]) -> str:
+    ends = (_mean(found, lambda each: value(each.against)).mean, _mean(found, lambda each: value(each.here)).mean)
+    return " to ".join(fixed(end) for end in ends)
 
 
 def _over(proofs: Iterable[Proof], kind: str, name: str, against: str) -> list[Found]:
@@ -203,9 +233,22 @@ def overlap(found: Measured) -> float:
     return found.mean("expert_overlap")
 
 
+def beyond_use(found: Measured) -> float:
+    """Return the overlap that is the order's doing."""
+    return overlap(found) - found.overlap_of_use
+
+
+def _of_use(found: Measured) -> float:
+    return found.overlap_of_use
+
+
 def misses(found: Measured) -> float:
     """Return the miss rate with a quarter of the experts held."""
     return 1 - found.hit_rate(0.25)
+
+
+def _more_misses(found: Found) -> float:
+    return found.change(misses)
 
 
 def _line(label: str, found: list[Found]) -> Line:
@@ -218,13 +261,13 @@ def _line(label: str, found: list[Found]) -> Line:
         over_seeds(_mean(found, lambda each: each.here.perplexity.mean), lambda value: fixed(value, 1)),
         dash if itself else over_seeds(_cost(found), lambda value: fixed(value, 3)),
         here("expert_overlap", 3),
-        dash if itself else over_seeds(_mean(found, lambda each: each.change(overlap)), signed_percent),
+        over_seeds(_mean(found, lambda each: each.here.overlap_of_use), lambda value: fixed(value, 3)),
         here("switch_rate", 3),
         *(
-            over_seeds(_mean(found, lambda each, held=share: each.here.hit_rate(held)), lambda value: percent(value, 1))
+            over_seeds(mean_interval([each.here.hit_rate(share) for each in found]), lambda value: percent(value, 1))
             for share in SHARES
         ),
-        dash if itself else over_seeds(_mean(found, lambda each: each.change(misses)), signed_percent),
+        dash if itself else over_seeds(_mean(found, _more_misses), signed_percent),
         here("load_cv", 2),
         here("load_busiest_over_mean", 2),
         here("gate_entropy_bits", 2),
@@ -232,24 +275,6 @@ def _line(label: str, found: list[Found]) -> Line:
         Cell(str(len(found))),
     ]
     return Line(label, cells)
-
-
-def _best(size: str, everything: dict[str, list[Found]], tuned: dict[str, list[Found]]) -> str:
-    """Return in words how far overlap rose at best, after training and from scratch."""
-
-    def told(kind: str, lines: dict[str, list[Found]]) -> str:
-        known = {label: found for label, found in lines.items() if found and found[0].here != found[0].against}
-        if not known:
-            return f"nothing {kind} yet"
-        label = max(known, key=lambda each: _mean(known[each], lambda one: one.change(overlap)).mean)
-        found = known[label]
-        more, fewer = (
-            signed_percent(_mean(found, lambda one, of=value: one.change(of)).mean) for value in (overlap, misses)
-        )
-        return f"most overlap {kind}: {more}, {fewer} misses, for {fixed(_cost(found).mean, 3)} nats a token ({label})"
-
-    scratch = {label: found for label, found in everything.items() if label not in tuned}
-    return f"**{size}**: {told('after training', tuned)}; {told('from scratch', scratch)}."
 
 
 def main() -> None:
