@@ -45,7 +45,12 @@ BASE, CONTROL = "vanilla", "ce"
 TOKENS, CORPUS = 500_000, "sotu"
 # 500,000 tokens are 245 steps of 2,048 here. At the lower rate they take a router as far as ReMoE's 2,000 steps at 5e-5
 # do, and as the paper's 1,000 at 1e-4; the higher one goes five times as far.
-PLAN = {4e-4: (CONTROL, "paper", "remoe", "reuse", "working-set"), 2e-3: (CONTROL, "paper", "remoe")}
+# `+balance` adds this package's load balancing, which ReMoE switches off.
+PLAN = {
+    4e-4: (CONTROL, "paper", "remoe", "remoe+balance", "reuse", "working-set"),
+    2e-3: (CONTROL, "paper", "remoe", "remoe+balance"),
+}
+BALANCE = {"load_balancing": 0.01}
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,9 @@ class Found:
 
 def settings_of(objective: str, rate: float, seed: int) -> TuneSettings:
     """Return how a router is tuned."""
-    coefficients = dict(OBJECTIVES[objective].coefficients)
-    return TuneSettings(objective, coefficients, rate, TOKENS, batch_size=8, accumulation=1, control=False, seed=seed)
+    name, _, balanced = objective.partition("+")
+    coefficients = {**OBJECTIVES[name].coefficients, **(BALANCE if balanced else {})}
+    return TuneSettings(name, coefficients, rate, TOKENS, batch_size=8, accumulation=1, control=False, seed=seed)
 
 
 def tuning_name(objective: str, rate: float) -> str:

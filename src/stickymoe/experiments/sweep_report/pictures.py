@@ -62,8 +62,13 @@ def _draw(ax: Axes, size: SizeSummary, measure: str, label: str, looks: dict[str
         )  # fmt: skip
     ys = [y for _, y in points]
     if "dense" in size.variants:
-        ys.append(_mean(size.variants["dense"], "perplexity"))
+        dense = size.variants["dense"]
+        ys.append(_mean(dense, "perplexity"))
         ax.axhline(ys[-1], color=MUTED, linestyle=(0, (5, 4)), linewidth=1)
+        ax.annotate(
+            dense.label, (0, ys[-1]), xytext=(3, 2), xycoords=("axes fraction", "data"), textcoords="offset points",
+            fontsize=7, color=MUTED,
+        )  # fmt: skip
     if points:
         ax.set_xlim(*framed([x for x, _ in points], 0.15, 1.0))
         ax.set_ylim(*framed(ys, 0.15, 1.0))  # not the bars: two seeds make them enormous
