@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stickymoe.experiments.sweep_report.claim_rules import PAPERS, RULES
+from stickymoe.experiments.sweep_report.claim_rules import NEEDS, PAPERS, RULES
 from stickymoe.experiments.sweep_report.claims import ACROSS, decide
 from stickymoe.experiments.sweep_report.conditions import Verdict
 from stickymoe.experiments.sweep_report.paper import paper
@@ -29,6 +29,15 @@ def test_the_page_the_code_and_the_papers_list_hold_the_same_claims():
     rows = dict(re.findall(r"^\| `([a-z0-9-]+)` ([^|]+) \|", PAGE, flags=re.MULTILINE))
     assert rows == paper()["claims"]
     assert [*RULES, ACROSS] == [*(key for key in rows if key != ACROSS), ACROSS]
+
+
+def test_a_claim_is_not_asked_of_a_sweep_that_was_not_made_for_it(summary):
+    planned = {name for needed in NEEDS.values() for name in needed[0]}
+    everything = decide([summary()], {"small": planned})
+    assert {claim.key for claim in everything} == {*RULES, ACROSS} == set(NEEDS)
+    few = decide([summary(), summary(size="medium")], {"small": {"vanilla", "remoe", "soft-0.05"}, "medium": set()})
+    assert [(claim.key, claim.where) for claim in few] == [("low-coefficient", "small"), ("post-hoc", "small")]
+    assert decide([summary()], {"small": {"vanilla", "soft-0.1", "soft-hard-0.1-1"}}) == []
 
 
 def test_every_variant_that_the_page_names_is_one_of_the_registry():

@@ -157,6 +157,18 @@ def _quality_kept(size: SizeSummary, text: str, name: str, limit: float) -> Cond
     return open_unless(size.gain_is_clear, found, Verdict.HOLDS, reason)
 
 
+NEEDS: dict[str, list[set[str]]] = {
+    "low-coefficient": [{name} for name in LOW],
+    "monotone": [{STRONGEST}],
+    "post-hoc": [{REMOE.name}],
+    "hard-window": [{NARROW}],
+    "soft-hard": [{ANCHORED, STRONGEST}],
+    "utilisation": [{STRONGEST}],
+    "first-layer": [{STRONGEST}],
+    "scale": [{STRONGEST}],
+}
+"""Of each claim, sets of variants of which a sweep has to plan one to be asked about it at all."""
+
 RULES: dict[str, Callable[[SizeSummary], Decided]] = {
     "low-coefficient": low_coefficients_are_harmless,
     "monotone": switch_rate_falls,

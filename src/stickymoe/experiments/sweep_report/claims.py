@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from stickymoe.experiments.formatting import fixed
-from stickymoe.experiments.sweep_report.claim_rules import RULES, larger_tolerates_more
+from stickymoe.experiments.sweep_report.claim_rules import NEEDS, RULES, larger_tolerates_more
 from stickymoe.experiments.sweep_report.conditions import Condition, Verdict, together
 from stickymoe.experiments.sweep_report.paper import paper
 from stickymoe.experiments.sweep_report.summary import SizeSummary, VariantSummary
@@ -49,19 +50,31 @@ class DecidedClaim:
         return [condition for condition in self.conditions if condition.verdict is self.verdict]
 
 
-def decide(sizes: Sequence[SizeSummary]) -> list[DecidedClaim]:
-    """Return every claim at every size, in the paper's order; the one that compares sizes stands once."""
+def decide(sizes: Sequence[SizeSummary], planned: Mapping[str, AbstractSet[str]] | None = None) -> list[DecidedClaim]:
+    """Return every claim at every size, in the paper's order; the one that compares sizes stands once.
+
+    Args:
+        sizes: What was measured.
+        planned: The variants that the sweep consists of at each size; a claim about others is not asked there. All are
+            if not given.
+    """
     decided = []
     for key, claim in paper()["claims"].items():
+        asked = [size for size in sizes if planned is None or _concerns(key, planned[size.size])]
         if key == ACROSS:
-            where = " against ".join(size.size for size in sizes[::-1])
-            decided.append(DecidedClaim(key, claim, where, larger_tolerates_more(sizes), []))
+            if asked:
+                where = " against ".join(size.size for size in sizes[::-1])
+                decided.append(DecidedClaim(key, claim, where, larger_tolerates_more(sizes), []))
             continue
-        for size in sizes:
+        for size in asked:
             conditions, touched = RULES[key](size)
             remarks = [flat_remark(variant) for variant in touched if variant.flat_layers()]
             decided.append(DecidedClaim(key, claim, size.size, conditions, remarks))
     return decided
+
+
+def _concerns(key: str, planned: AbstractSet[str]) -> bool:
+    return any(needed <= planned for needed in NEEDS[key])
 
 
 def flat_remark(variant: VariantSummary) -> str:

@@ -38,7 +38,7 @@ class Contents:
 def contents_of(sweep: SweepResults, command: str) -> Contents:
     """Work out everything that the report says."""
     sizes = [summarise_size(sweep, size) for size in sweep.sizes]
-    claims = decide(sizes) if sizes else []
+    claims = decide(sizes, sweep.planned_variants) if sizes else []
     return Contents(
         sweep, sizes, claims, sweep_headline(sweep, claims), sweep_cautions(sweep, sizes), _facts(sweep), command
     )

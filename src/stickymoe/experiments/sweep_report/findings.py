@@ -38,7 +38,7 @@ def sweep_headline(sweep: SweepResults, claims: Sequence[DecidedClaim]) -> str:
         verdicts = [claim.verdict for claim in claims if claim.where == where]
         counts = [_counted(verdicts.count(verdict), *words) for verdict, words in _WORDS if verdict in verdicts]
         said.append(f"at {where} {', '.join(counts)}")
-    return f"{runs}. Of the paper's claims, {'; '.join(said)}."
+    return f"{runs}. Of the paper's claims, {'; '.join(said)}." if said else f"{runs}."
 
 
 def findings(size: SizeSummary) -> list[Finding]:

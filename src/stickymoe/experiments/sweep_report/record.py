@@ -97,6 +97,15 @@ class SweepResults:
         return [name for name in self.planned if name not in known]
 
     @cached_property
+    def planned_variants(self) -> dict[str, set[str]]:
+        """The variants that the sweep consists of, by size."""
+        found: dict[str, set[str]] = {}
+        for name in self.planned:
+            size, _, variant = name.split("/", 2)
+            found.setdefault(size, set()).add(variant)
+        return found
+
+    @cached_property
     def sizes(self) -> list[str]:
         """Sizes with a finished run, the smallest model first."""
         found: dict[str, int] = {}
