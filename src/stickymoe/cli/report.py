@@ -25,5 +25,5 @@ def report(sweep: Path, out: Path | None) -> None:
     contents, page = write_sweep_report(sweep, out)
     click.echo(contents.headline)
     for claim in contents.claims:
-        click.echo(f"{claim.verdict.value:<26}{claim.where:<24}{claim.claim}")
+        click.echo(f"{claim.verdict.value:<25} {claim.where:<23} {claim.claim}")
     click.echo(f"report: {page}")
