@@ -1,14 +1,17 @@
 """Router logits: stacked or by layer, in batches, under each rule, compared with a loop; and files that lie."""
 
+import io
 import json
 import math
 import struct
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from stickymoe.core.errors import SettingError
+from stickymoe.core.errors import SettingError, TraceError
 from stickymoe.traces import read_trace
 
 LAYERS, TOKENS, EXPERTS, K = 3, 5, 6, 2
@@ -189,3 +192,17 @@ def test_an_empty_or_cut_file_is_refused(tmp_path, refused, written):
     for cut in (30, len(packed) // 2, len(packed) - 9):
         (tmp_path / "cut").write_bytes(packed[:cut])
         refused(tmp_path / "cut", "hf-logits", **RULE)
+
+
+@pytest.mark.parametrize("shape", [(2**31, 3, EXPERTS), (2**26, 1, EXPERTS), (1, 2**26, 1, EXPERTS)])
+def test_a_head_that_claims_layers_that_are_not_there_costs_nothing(tmp_path, shape):
+    path = tmp_path / "logits.npz"
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("router_logits.npy", head.getvalue() + bytes(100))
+    tracemalloc.start()
+    with pytest.raises(TraceError):
+        read_trace(path, **RULE)
+    assert tracemalloc.get_traced_memory()[1] < 2**25
+    tracemalloc.stop()

@@ -65,30 +65,39 @@ class _Layer:
 
 def _read(path: Path, options: ReadOptions) -> RoutingTrace:
     tensors = listing(path)
-    layers, rows = _stacked(tensors) if STACKED in tensors else _by_layer(tensors)
-    experts = tensors[layers[0].array].shape[-1]
+    stacked, layers = STACKED in tensors, list[_Layer]()
+    if stacked:
+        axis, rows = _stacked(tensors)
+        shape = tensors[STACKED].shape
+        count, experts = 1 if axis is None else shape[axis], shape[-1]
+    else:
+        layers, rows = _by_layer(tensors)
+        count, experts = len(layers), tensors[layers[0].array].shape[-1]
     selection, top_k = checked_selection(experts, options)
     tokens = math.prod(rows)
     # Ids and weights, sorted, joined and sorted again, are there three times
-    options.require_room(24 * tokens * len(layers) * top_k, f"{tokens} tokens of {len(layers)} layers")
+    options.require_room(24 * tokens * count * top_k, f"{tokens} tokens of {count} layers")
     batch = batch_of(path, tensors, rows, options)
-    ids = np.empty((tokens, len(layers), top_k), dtype=np.int32)
-    weights = np.empty(ids.shape, dtype=np.float32)
     arrays: dict[str, np.ndarray] = {}
+    if stacked:  # a head may claim any number of layers: only what could be read is gone through
+        arrays = {STACKED: load(path, STACKED, tensors[STACKED], options)}
+        layers = [_Layer(str(number), STACKED, axis, number) for number in range(count)]
+    ids = np.empty((tokens, count, top_k), dtype=np.int32)
+    weights = np.empty(ids.shape, dtype=np.float32)
     for number, layer in enumerate(layers):
         if layer.array not in arrays:  # one at a time: layers of their own may not fit together
             arrays = {layer.array: load(path, layer.array, tensors[layer.array], options)}
         ids[:, number], weights[:, number] = choose(layer.rows(arrays), selection, top_k, f"layer {layer.name} logits")
-    shape = (*batch.mask.shape, len(layers), top_k)
-    requests = batch.requests(ids.reshape(shape), weights.reshape(shape))
+    cube = (*batch.mask.shape, count, top_k)
+    requests = batch.requests(ids.reshape(cube), weights.reshape(cube))
     names = [layer.name for layer in layers]
     plain = names == [str(number) for number in range(len(names))]
     told = {"selection": selection}
     return trace_of(requests, options, num_experts=experts, names=None if plain else names, provenance=told)
 
 
-def _stacked(tensors: dict[str, Tensor]) -> tuple[list[_Layer], tuple[int, ...]]:
-    """Return the layers of `router_logits`, and its rows: (samples, tokens) or (samples * tokens,)."""
+def _stacked(tensors: dict[str, Tensor]) -> tuple[int | None, tuple[int, ...]]:
+    """Return the layers' axis in `router_logits`, None for one layer, and its rows: (samples, tokens) or (tokens,)."""
     shape = tensors[STACKED].shape
     if tensors[STACKED].kind != "f" or len(shape) not in (2, 3, 4) or 0 in shape:
         rule = (
@@ -97,10 +106,10 @@ def _stacked(tensors: dict[str, Tensor]) -> tuple[list[_Layer], tuple[int, ...]]
         found = f"{tensors[STACKED].type or tensors[STACKED].kind} of shape {shape}"
         raise TraceError(f"array {STACKED!r} must be {rule}, got {found}")
     if len(shape) == 2:
-        return [_Layer("0", STACKED)], shape[:1]
+        return None, shape[:1]
     axis = 0 if len(shape) == 3 or layers_first(tensors, STACKED) else 1
     rows = tuple(length for place, length in enumerate(shape[:-1]) if place != axis)
-    return [_Layer(str(number), STACKED, axis, number) for number in range(shape[axis])], rows
+    return axis, rows
 
 
 def _by_layer(tensors: dict[str, Tensor]) -> tuple[list[_Layer], tuple[int, ...]]:
