@@ -201,38 +201,52 @@ def _main_rows(table: Grid) -> str:
 def capture_block() -> str:
     """Return what locality terms add to a step of somebody else's model."""
     found = json.loads((RESULTS / "capture_overhead.json").read_text(encoding="utf-8"))
-    lines = [
-        f"{found['what'][0].upper()}{found['what'][1:]}; {found['rounds']} rounds on {_machine(found)}:",
-        "",
-        "| | step alone, p50 | capture | terms | terms and log | floor: the terms alone, on gates that are there |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for name, model in found["models"].items():
-        rates = model["overhead_rate"]
-        cells = [
+    heads = ["step alone, p50", "capture", "terms", "terms and log", "floor: the terms alone, on gates that are there"]
+    rows = [
+        [
             f"{name}, {model['parameters'] / 1e6:.0f} M parameters",
             f"{model['contenders']['alone']['p50_ms']:.0f} ms",
-            *(signed_percent(rates[each]) for each in ("captured", "with terms", "with terms and log")),
+            *(
+                signed_percent(model["overhead_rate"][each])
+                for each in ("captured", "with terms", "with terms and log")
+            ),
             percent(model["bound_rate"], 1),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    aim = f"The aim is at most {percent(found['asked_overhead_rate'])} with terms. {_source('capture_overhead')}"
-    return "\n".join([*lines, "", aim])
+        for name, model in found["models"].items()
+    ]
+    aim = f"The aim is at most {percent(found['asked_overhead_rate'])} with terms."
+    return _overheads("capture_overhead", found, f"{found['what'][0].upper()}{found['what'][1:]}", heads, rows, aim)
 
 
 def record_block() -> str:
     """Return what recording a trace costs."""
     found = json.loads((RESULTS / "record_overhead.json").read_text(encoding="utf-8"))
-    lines = [
-        f"{found['what'].replace('record_trace', '`record_trace`')}; {found['rounds']} rounds on {_machine(found)}:",
-        "",
-        "| | plain | recorded | overhead p20 | p50 | p80 |",
-        "|---|--:|--:|--:|--:|--:|",
+    heads = ["plain", "recorded", "overhead p20", "p50", "p80"]
+    rows = [
+        [
+            name,
+            f"{row['plain_seconds']:.2f} s",
+            f"{row['recorded_seconds']:.2f} s",
+            *(signed_percent(row["overhead"][f"p{p}"]) for p in (20, 50, 80)),
+        ]
+        for name, row in found["rows"].items()
     ]
-    for name, row in found["rows"].items():
-        spread = " | ".join(signed_percent(row["overhead"][f"p{p}"]) for p in (20, 50, 80))
-        lines.append(f"| {name} | {row['plain_seconds']:.2f} s | {row['recorded_seconds']:.2f} s | {spread} |")
-    return "\n".join([*lines, "", f"The aim is at most 10 %. {_source('record_overhead')}"])
+    what = found["what"].replace("record_trace", "`record_trace`")
+    return _overheads("record_overhead", found, what, heads, rows, "The aim is at most 10 %.")
+
+
+def _overheads(name: str, found: dict[str, Any], what: str, heads: list[str], rows: list[list[str]], aim: str) -> str:
+    """Return the table of a benchmark of overheads, with what it was measured on and where it comes from."""
+    lines = [
+        f"{what}; {found['rounds']} rounds on {_machine(found)}:",
+        "",
+        "| | " + " | ".join(heads) + " |",
+        "|---|" + "--:|" * len(heads),
+        *("| " + " | ".join(cells) + " |" for cells in rows),
+        "",
+        f"{aim} {_source(name)}",
+    ]
+    return "\n".join(lines)
 
 
 def _machine(found: dict[str, Any]) -> str:
