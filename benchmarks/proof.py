@@ -241,11 +241,11 @@ def overlap(found: Measured) -> float:
 
 def beyond_use(found: Measured) -> float:
     """Return the overlap that is the order's doing."""
-    return overlap(found) - found.overlap_of_use
+    return overlap(found) - found.overlap_by_use
 
 
 def _of_use(found: Measured) -> float:
-    return found.overlap_of_use
+    return found.overlap_by_use
 
 
 def misses(found: Measured) -> float:
@@ -267,7 +267,7 @@ def _line(label: str, found: list[Found]) -> Line:
         over_seeds(_mean(found, lambda each: each.here.perplexity.mean), lambda value: fixed(value, 1)),
         dash if itself else over_seeds(_cost(found), lambda value: fixed(value, 3)),
         here("expert_overlap", 3),
-        over_seeds(_mean(found, lambda each: each.here.overlap_of_use), lambda value: fixed(value, 3)),
+        over_seeds(_mean(found, lambda each: each.here.overlap_by_use), lambda value: fixed(value, 3)),
         here("switch_rate", 3),
         *(
             over_seeds(mean_interval([each.here.hit_rate(share) for each in found]), lambda value: percent(value, 1))

@@ -34,6 +34,7 @@ def test_rows_hold_what_the_measures_alone_say():
         ("set_switch_rate", ()): metrics.set_switch_rate(trace),
         ("expert_overlap", (("lag", 1),)): metrics.expert_overlap(trace),
         ("expert_overlap", (("lag", 3),)): metrics.expert_overlap(trace, 3),
+        ("overlap_by_use", ()): metrics.overlap_by_use(trace),
         ("utilisation_entropy", ()): metrics.utilisation_entropy(trace),
         ("load_variation", ()): metrics.load_spread(trace).variation,
         ("load_busiest", ()): metrics.load_spread(trace).busiest,

@@ -19,7 +19,7 @@ def test_a_summary_is_json_and_holds_every_measure_per_layer_and_on_average():
     assert {name: summary[name] for name in sizes} == sizes
     expected = {
         name: getattr(metrics, name)(trace)
-        for name in ("switch_rate", "set_switch_rate", "expert_overlap", "utilisation_entropy")
+        for name in ("switch_rate", "set_switch_rate", "expert_overlap", "overlap_by_use", "utilisation_entropy")
     }
     expected["load_variation"], expected["load_busiest"] = metrics.load_spread(trace)
     assert summary.keys() == sizes.keys() | expected.keys()

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from stickymoe.core.errors import SettingError, TraceError
-from stickymoe.metrics import load_spread, static_coverage, utilisation_entropy
+from stickymoe.metrics import (
+    chance_overlap,
+    expert_overlap,
+    load_spread,
+    overlap_by_use,
+    static_coverage,
+    utilisation_entropy,
+)
 from stickymoe.traces import RoutingTrace, UsageProfile
 
 patient = settings(deadline=None, max_examples=60)
@@ -53,6 +61,32 @@ def test_other_names_for_the_experts_change_nothing(experts, names):
     renamed = top1([names[expert] for expert in experts])
     assert utilisation_entropy(renamed)[0] == pytest.approx(utilisation_entropy(top1(experts))[0], abs=1e-12)
     assert load_spread(renamed).busiest == load_spread(top1(experts)).busiest
+
+
+def test_overlap_by_use_is_that_of_all_pairs_of_tokens():
+    first, second = (
+        default_rng(seed).random((40, experts)).argsort(axis=-1)[:, :2] for seed, experts in ((0, 6), (1, 3))
+    )
+    ids = np.stack([first, second], axis=1)
+    trace = RoutingTrace(ids, np.zeros(40, dtype=int), num_experts=6)
+    sets = [[set(token[layer].tolist()) for token in ids] for layer in range(2)]
+    expected = [np.mean([len(one & other) / 2 for one in tokens for other in tokens]) for tokens in sets]
+    assert overlap_by_use(trace) == pytest.approx(expected, abs=1e-12)
+    # the same by the load's spread
+    assert overlap_by_use(trace) == pytest.approx(chance_overlap(trace) * (1 + load_spread(trace).variation ** 2))
+
+
+def test_order_alone_does_not_move_overlap_by_use_and_an_even_load_has_that_of_chance():
+    sorted_, turned = top1([0, 0, 0, 1, 1, 1], num_experts=2), top1([0, 1] * 3, num_experts=2)
+    assert [overlap_by_use(each).tolist() for each in (sorted_, turned)] == [[0.5], [0.5]]
+    assert (expert_overlap(sorted_)[0], expert_overlap(turned)[0]) == (0.8, 0.0)
+
+
+def test_overlap_by_use_is_of_each_layers_own_slots():
+    trace = RoutingTrace.from_sequences([[[[0, 1], [2, -1]], [[1, 0], [2, -1]], [[0, 1], [-1, -1]]]], num_experts=4)
+    assert overlap_by_use(trace).tolist() == [1.0, 1.0]
+    with pytest.raises(TraceError, match="overlap by use needs at least one token"):
+        overlap_by_use(RoutingTrace.from_sequences([[[[0], [-1]]]], num_experts=2))
 
 
 def test_all_slots_of_all_sequences_are_pooled_a_layer_and_empty_ones_left_out():

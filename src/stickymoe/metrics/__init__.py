@@ -18,7 +18,7 @@ from stickymoe.metrics.skew import Locality, locality
 from stickymoe.metrics.summary import summarise
 from stickymoe.metrics.switching import chance_overlap, expert_overlap, set_switch_rate, switch_rate
 from stickymoe.metrics.tally import Value
-from stickymoe.metrics.utilisation import LoadSpread, load_spread, static_coverage, utilisation_entropy
+from stickymoe.metrics.utilisation import LoadSpread, load_spread, overlap_by_use, static_coverage, utilisation_entropy
 from stickymoe.metrics.windows import WorkingSet, chance_working_set, working_set
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "locality",
     "mean_interval",
     "measure",
+    "overlap_by_use",
     "paired_difference",
     "paired_interval",
     "predictor_recall",

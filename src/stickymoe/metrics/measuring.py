@@ -20,9 +20,11 @@ from stickymoe.metrics.switching import SET_SWITCH_RATE, SWITCH_RATE, chance_ove
 from stickymoe.metrics.tally import Figure, Tally, evaluate, plain_value
 from stickymoe.metrics.units import Units, units_of
 from stickymoe.metrics.utilisation import (
+    OVERLAP_BY_USE,
     coverage_figure,
     entropy_figure,
     load_figures,
+    served_by,
     tokens_per_expert,
 )
 from stickymoe.metrics.windows import chance_working_set, working_set_figure
@@ -126,6 +128,7 @@ def _families(
     yield pairs(1), {}, [(SWITCH_RATE, 1 - 1 / experts), (SET_SWITCH_RATE, None)]
     for lag in lists["lags"]:
         yield pairs(lag), {"lag": lag}, [(overlap_at(lag), top)]
+    yield served_by, {}, [(OVERLAP_BY_USE, top)]
     yield tokens_per_expert, {}, [(each, None) for each in (entropy_figure(experts), *load_figures(experts))]
     yield reuse_tally, {}, [(each, None) for each in reuse_figures(experts)]
     for window in lists["windows"]:

@@ -10,7 +10,7 @@ from stickymoe.metrics.intervals import Interval, Resampling, resampled
 from stickymoe.metrics.switching import EXPERT_OVERLAP, SET_SWITCH_RATE, SWITCH_RATE, pairs
 from stickymoe.metrics.tally import Figure, Tally, by_layer, ratio
 from stickymoe.metrics.units import Units, units_of
-from stickymoe.metrics.utilisation import entropy_figure, load_figures, tokens_per_expert
+from stickymoe.metrics.utilisation import OVERLAP_BY_USE, entropy_figure, load_figures, served_by, tokens_per_expert
 from stickymoe.traces import RoutingTrace
 
 
@@ -25,8 +25,8 @@ def paired_difference(
     Args:
         before: The trace to compare with.
         after: The other; the same sequences of the same length in the same order.
-        name: `switch_rate`, `set_switch_rate`, `expert_overlap`, `utilisation_entropy`, `load_variation` or
-            `load_busiest`.
+        name: `switch_rate`, `set_switch_rate`, `expert_overlap`, `overlap_by_use`, `utilisation_entropy`,
+            `load_variation` or `load_busiest`.
         resampling: 500 resamples and 95 % if not given.
 
     Returns:
@@ -96,6 +96,7 @@ def _redrawn(counted: Counted, draws: np.ndarray) -> np.ndarray:
 
 def _catalogue(trace: RoutingTrace) -> dict[str, tuple[Tally, Figure]]:
     counted = [(pairs(1), figure) for figure in (SWITCH_RATE, SET_SWITCH_RATE, EXPERT_OVERLAP)]
+    counted.append((served_by, OVERLAP_BY_USE))
     loads = (entropy_figure(trace.num_experts), *load_figures(trace.num_experts))
     counted += [(tokens_per_expert, figure) for figure in loads]
     return {figure.name: (tally, figure) for tally, figure in counted}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stickymoe.metrics.switching import chance_overlap, expert_overlap, set_switch_rate, switch_rate
-from stickymoe.metrics.utilisation import load_spread, utilisation_entropy
+from stickymoe.metrics.utilisation import load_spread, overlap_by_use, utilisation_entropy
 from stickymoe.traces import RoutingTrace
 
 # A measure that gives one number a layer joins the summary with one line here.
@@ -14,6 +14,7 @@ PER_LAYER: dict[str, Callable[[RoutingTrace], np.ndarray]] = {
     "switch_rate": switch_rate,
     "set_switch_rate": set_switch_rate,
     "expert_overlap": expert_overlap,
+    "overlap_by_use": overlap_by_use,
     "utilisation_entropy": utilisation_entropy,
     "load_variation": lambda trace: load_spread(trace).variation,
     "load_busiest": lambda trace: load_spread(trace).busiest,

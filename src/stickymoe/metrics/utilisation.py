@@ -9,9 +9,10 @@ from jaxtyping import Float
 from stickymoe.core.settings import require_at_least
 from stickymoe.metrics.popularity import uses
 from stickymoe.metrics.rows import layer_ids
-from stickymoe.metrics.tally import Figure, ratio, require_defined
+from stickymoe.metrics.tally import Figure, by_layer, ratio, require_defined
 from stickymoe.metrics.units import Units, whole
 from stickymoe.traces import RoutingTrace, UsageProfile
+from stickymoe.traces.checks import UNASSIGNED
 
 SERVED = "at least one token"
 # Measures that need no order take counts alone as well.
@@ -61,6 +62,24 @@ def load_spread(usage: Usage) -> LoadSpread:
     return LoadSpread(of_counts(usage, variation), of_counts(usage, busiest))
 
 
+def overlap_by_use(trace: RoutingTrace) -> Float[np.ndarray, " layers"]:
+    """Overlap of two tokens drawn from the whole trace: what is left of `expert_overlap` if tokens change places.
+
+        overlap[l] = k * sum_e p[e]^2 = k / num_experts * (1 + variation[l]^2)      (p as in `utilisation_entropy`)
+
+    Both tokens are drawn with replacement; k is the mean number of filled slots of a token that the layer served.
+    Overlap above it comes from the order of the tokens. Use that is left to few experts raises both, and a fixed set of
+    experts would serve that part as well.
+
+    Returns:
+        One number a layer in [k / num_experts, 1]; the low end means an even load.
+
+    Raises:
+        TraceError: Some layer served no token.
+    """
+    return by_layer(trace, served_by, OVERLAP_BY_USE)
+
+
 def static_coverage(usage: Usage, capacity: int) -> Float[np.ndarray, " layers"]:
     """Share of a layer's lookups that its `capacity` most used experts serve.
 
@@ -87,6 +106,12 @@ def tokens_per_expert(trace: RoutingTrace, layer: int, units: Units) -> np.ndarr
     """Count the uses of each expert; a `Tally`."""
     ids, table = layer_ids(trace, layer)
     return uses(ids, units.of_row, units.count, table).astype(np.float64)
+
+
+def served_by(trace: RoutingTrace, layer: int, units: Units) -> np.ndarray:
+    """Count the tokens that a layer served, then the uses of each expert; a `Tally`."""
+    served = np.bincount(units.of_row, trace.expert_ids[:, layer, 0] != UNASSIGNED, minlength=units.count)
+    return np.column_stack([served, tokens_per_expert(trace, layer, units)])
 
 
 def of_counts(usage: Usage, figure: Figure) -> np.ndarray:
@@ -139,6 +164,14 @@ def coverage_figure(capacity: int) -> Figure:
         return ratio(largest.sum(axis=-1), counts.sum(axis=-1))
 
     return Figure("static_coverage", coverage, SERVED)
+
+
+def _overlap_by_use(sums: np.ndarray) -> np.ndarray:
+    tokens, counts = sums[..., 0], sums[..., 1:]
+    return ratio((counts**2).sum(axis=-1), tokens * counts.sum(axis=-1))
+
+
+OVERLAP_BY_USE = Figure("overlap_by_use", _overlap_by_use, SERVED)
 
 
 def _entropy_bits(counts: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from stickymoe.data.rows import PaddedRows
 from stickymoe.experiments.tuning.measured import Measured, measured_of, price
 from stickymoe.experiments.tuning.measuring import read_held_out
 from stickymoe.losses import gate_entropy_bits
+from stickymoe.metrics import overlap_by_use
 
 pytestmark = pytest.mark.hf
 
@@ -65,19 +66,10 @@ def test_a_pass_equals_a_loop_over_single_rows(small, family, batch_size, length
     assert found.trace.provenance == {"of": "test"}
 
 
-def test_overlap_by_use_alone_is_that_of_all_pairs_of_tokens(small):
+def test_overlap_by_use_is_that_of_the_trace(small):
     _, rows = held_out((30, 25, 40))
     seen = read_held_out(small.model("mixtral"), rows, batch_size=2, provenance={})
-    found, ids = measured_of(seen), seen.trace.expert_ids
-    tokens, layers, top_k = ids.shape
-    pairs = [
-        len(set(ids[one, layer]) & set(ids[other, layer])) / top_k
-        for layer in range(layers)
-        for one in range(tokens)
-        for other in range(tokens)
-    ]
-    assert found.overlap_of_use == pytest.approx(np.mean(pairs), rel=1e-6)
-    assert found.overlap_of_use > found.chance_overlap
+    assert measured_of(seen).overlap_by_use == pytest.approx(overlap_by_use(seen.trace).mean(), rel=1e-6)
 
 
 def test_what_a_pass_amounts_to_can_be_kept_and_read(small):

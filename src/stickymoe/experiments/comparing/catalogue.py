@@ -16,7 +16,7 @@ from stickymoe.metrics.reuse import layer_places
 from stickymoe.metrics.switching import EXPERT_OVERLAP, SET_SWITCH_RATE, SWITCH_RATE, pairs
 from stickymoe.metrics.tally import Figure, Tally, ratio
 from stickymoe.metrics.units import Units, units_of
-from stickymoe.metrics.utilisation import entropy_figure, load_figures, tokens_per_expert
+from stickymoe.metrics.utilisation import OVERLAP_BY_USE, entropy_figure, load_figures, served_by, tokens_per_expert
 from stickymoe.traces import RoutingTrace
 
 SHARES = (0.125, 0.25, 0.5)
@@ -55,6 +55,7 @@ def entries(subject: Subject) -> Iterator[Entry]:
     yield entry("switch_rate", "locality", "switch rate, top-1", "share", neighbours, SWITCH_RATE)
     yield entry("set_switch_rate", "locality", "switch rate, set", "share", neighbours, SET_SWITCH_RATE)
     yield entry("expert_overlap", "locality", "expert overlap", "share", neighbours, EXPERT_OVERLAP)
+    yield entry("overlap_by_use", "locality", "of it by use alone", "share", served_by, OVERLAP_BY_USE)
     if values is not None:
         bits = Figure("gate_entropy_bits", _mean_of, "a token", high=float("inf"))
         margin = Figure("gate_margin", _mean_of, "a token")

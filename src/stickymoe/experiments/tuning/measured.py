@@ -63,12 +63,8 @@ class Measured:
         return float(self.routing[name]["mean"])
 
     @property
-    def overlap_of_use(self) -> float:
-        """Overlap of the same tokens in random order, k / N (1 + CV^2) meaned over layers: what concentrated use gives.
-
-        Of two tokens drawn from a layer's with replacement, each with k experts: the sum of squared shares, times k.
-        Overlap above it is the order's doing; use that is left to few experts raises both.
-        """
+    def overlap_by_use(self) -> float:
+        """Overlap of the same tokens in random order: `metrics.overlap_by_use`, from what is kept."""
         variation = np.array(self.routing["load_cv"]["per_layer"], dtype=np.float64)
         return self.chance_overlap * float(np.nanmean(1 + variation**2))
 

@@ -37,7 +37,7 @@ def _sections() -> list[list[_Line]]:
     locality: list[_Line] = [
         ("switch rate", lambda found: fixed(found.mean("switch_rate"), 3)),
         ("overlap", lambda found: fixed(found.mean("expert_overlap"), 3)),
-        ("overlap by use alone", lambda found: fixed(found.overlap_of_use, 3)),
+        ("overlap by use alone", lambda found: fixed(found.overlap_by_use, 3)),
         *(_hits(share) for share in SHARES),
     ]
     health: list[_Line] = [
