@@ -176,7 +176,7 @@ def sweep_block(name: str) -> str:
         contents.headline,
         "",
         *tables,
-        *[f"{text}\n" for text in map(ahead_of_learning, contents.sizes) if text],
+        *[f"At {size.size} {text}\n" for size in contents.sizes if (text := ahead_of_learning(size))],
         *verdicts_of,
         "",
         f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} on the clock in all, pauses included. "

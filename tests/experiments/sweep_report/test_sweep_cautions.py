@@ -51,9 +51,16 @@ def test_a_missing_control_is_told(told, invented):
 
 
 def test_one_seed_is_told_and_uneven_seeds_are(told, invented):
-    assert has(told(invented.invented_rows(seeds=(42,))), "One seed (42)", "no value has an interval")
+    assert has(told(invented.invented_rows(seeds=(42,))), "one seed (42)", "no value has an interval")
     rows = [row for row in invented.invented_rows() if row.run != "small/44/oracle"]
     assert has(told(rows), "not all of the seeds 42, 43, 44", "Oracle-MoE")
+
+
+def test_what_holds_of_several_sizes_is_told_once(told, invented):
+    rows = invented.invented_rows(sizes=("small", "medium"), seeds=(42,), variants=("vanilla", "soft-0.1"))
+    (text,) = has(told(rows), "no dense control")
+    assert text.startswith(("At small and medium no", "At medium and small no"))
+    assert len(has(told(rows), "one seed (42)")) == 1
 
 
 def test_what_was_not_finished_and_what_is_missing_is_counted(told, invented):

@@ -18,34 +18,39 @@ _LEARN_NOTHING = ("hash", "trajectory")  # families
 def sweep_cautions(sweep: SweepResults, sizes: Sequence[SizeSummary]) -> list[str]:
     """Return the warnings, the gravest first."""
     found = [sweep.note[:1].upper() + sweep.note[1:] + "."] if sweep.note else []
-    for size in sizes:
-        found += [text for text in (_gain(size), ahead_of_learning(size), _flat(size), _collapse(size)) if text]
-    return found + _seeds(sizes) + _gaps(sweep) + _mixed(sweep)
+    judged = [(size, judge(size)) for size in sizes for judge in (_gain, ahead_of_learning, _flat, _collapse)]
+    return (
+        found + _told_once(judged) + _told_once([(size, _seeds(size)) for size in sizes]) + _gaps(sweep) + _mixed(sweep)
+    )
+
+
+def _told_once(judged: Sequence[tuple[SizeSummary, str]]) -> list[str]:
+    """Say what holds of several sizes once, with all their names; an empty text says nothing."""
+    sizes: dict[str, list[str]] = {}
+    for size, text in judged:
+        sizes.setdefault(text, []).append(size.size)
+    sizes.pop("", None)
+    return [f"At {_and(names)} {text}" for text, names in sizes.items()]
 
 
 def _gain(size: SizeSummary) -> str:
     if BASELINE not in size.variants:
-        return f"At {size.size} no Vanilla run is finished: nothing can be compared with it."
+        return "no Vanilla run is finished: nothing can be compared with it."
     if size.gain is None:
-        return (
-            f"At {size.size} no dense control is finished: how much of what the experts are worth a variant keeps is "
-            "unknown."
-        )
+        return "no dense control is finished: how much of what the experts are worth a variant keeps is unknown."
     gain = f"{written(size.gain, lambda value: fixed(value, 3))} nats a token"
     if not size.gain_is_clear:
         return (
-            f"At {size.size} the gain of the experts over the dense control is not clear of zero ({gain}): locality is "
+            f"the gain of the experts over the dense control is not clear of zero ({gain}): locality is "
             "free here and proves nothing."
         )
     if size.gain.mean < THIN_GAIN_NATS:
-        return (
-            f"At {size.size} the experts gain only {gain} over the dense control: shares of so thin a gain move much."
-        )
+        return f"the experts gain only {gain} over the dense control: shares of so thin a gain move much."
     return ""
 
 
 def ahead_of_learning(size: SizeSummary) -> str:
-    """Say which routers that learn nothing end at a lower perplexity than Vanilla; empty if none does."""
+    """Say, after "At this size", which routers that learn nothing beat Vanilla's perplexity; empty if none does."""
     found = [
         f"{each.label} ({fixed(perplexity.mean, 1)})"
         for each in size.variants.values()
@@ -57,7 +62,7 @@ def ahead_of_learning(size: SizeSummary) -> str:
     if not found:
         return ""
     return (
-        f"At {size.size} routers that learn nothing end below Vanilla's perplexity: {'; '.join(found)}. After so short "
+        f"routers that learn nothing end below Vanilla's perplexity: {'; '.join(found)}. After so short "
         "a training a learned router has not caught up with a lookup of the token: read every share of the gain kept "
         "with that."
     )
@@ -68,7 +73,7 @@ def _flat(size: SizeSummary) -> str:
     if not flat:
         return ""
     return (
-        f"At {size.size} gates are flat rather than sticky in {len(flat)} of {_routed(size)} variants: "
+        f"gates are flat rather than sticky in {len(flat)} of {_routed(size)} variants: "
         + "; ".join(_told(each) for each in flat[:_MOST_NAMES])
         + _more(len(flat))
         + ". Such a router hardly prefers any expert; its locality and even load come cheap."
@@ -96,27 +101,22 @@ def _collapse(size: SizeSummary) -> str:
     if not given_up:
         return ""
     return (
-        f"At {size.size} a layer uses few experts in {'; '.join(given_up[:_MOST_NAMES])}{_more(len(given_up))}: "
+        f"a layer uses few experts in {'; '.join(given_up[:_MOST_NAMES])}{_more(len(given_up))}: "
         "locality won by giving experts up is no gain."
     )
 
 
-def _seeds(sizes: Sequence[SizeSummary]) -> list[str]:
-    found = []
-    for size in sizes:
-        if len(size.seeds) == 1:
-            found.append(
-                f"One seed ({size.seeds[0]}) at {size.size}: no value has an interval, another seed would move them."
-            )
-            continue
-        fewer = [each.label for each in size.variants.values() if len(each.seeds) < len(size.seeds)]
-        if fewer:
-            names = ", ".join(fewer[:_MOST_NAMES]) + _more(len(fewer))
-            found.append(
-                f"At {size.size} not all of the seeds {_list(size.seeds)} are finished for {names}: "
-                "compare these by the columns that are paired by seed, their means are over other runs."
-            )
-    return found
+def _seeds(size: SizeSummary) -> str:
+    if len(size.seeds) == 1:
+        return f"there is one seed ({size.seeds[0]}): no value has an interval, another seed would move them."
+    fewer = [each.label for each in size.variants.values() if len(each.seeds) < len(size.seeds)]
+    if not fewer:
+        return ""
+    names = ", ".join(fewer[:_MOST_NAMES]) + _more(len(fewer))
+    return (
+        f"not all of the seeds {_list(size.seeds)} are finished for {names}: "
+        "compare these by the columns that are paired by seed, their means are over other runs."
+    )
 
 
 def _gaps(sweep: SweepResults) -> list[str]:
@@ -151,6 +151,11 @@ def _more(count: int) -> str:
 
 def _runs(count: int) -> str:
     return f"{count} run{' is' if count == 1 else 's are'}"
+
+
+def _and(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _list(values: Sequence[int]) -> str:
