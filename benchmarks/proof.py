@@ -24,9 +24,11 @@ from typing import Any
 from closing import made_with
 
 from stickymoe.capture.opening import open_model
+from stickymoe.core.errors import DataError, StickyMoEError
 from stickymoe.core.files import write_json
 from stickymoe.data.samples import load_samples
 from stickymoe.experiments.formatting import fixed, percent, signed_percent
+from stickymoe.experiments.run_folder import read_json
 from stickymoe.experiments.sweep_report.grid import Cell, Grid, Line, markdown, over_seeds
 from stickymoe.experiments.sweep_report.record import ordered
 from stickymoe.experiments.tuning.folder import ASKED, RESULT
@@ -91,7 +93,10 @@ class Proof:
         self.path = sweep / "proof" / f"{name.replace('/', '-')}.json"
         self.content: dict[str, Any] = {"name": name, "models": {}, "tunings": {}}
         if self.path.is_file():
-            self.content = json.loads(self.path.read_text(encoding="utf-8"))
+            try:
+                self.content |= json.loads(self.path.read_text(encoding="utf-8"))
+            except (ValueError, TypeError) as error:
+                raise DataError(f"{self.path} cannot be read ({error}); without it all is measured again") from None
 
     def measure(self, variant: str) -> None:
         """Read the held-out text with a trained model."""
@@ -110,7 +115,7 @@ class Proof:
             settings = settings_of(objective, rate, int(self.name.split("/")[1]))
             resume = (out / ASKED).is_file()
             tune(opened, load_samples(CORPUS), out, settings, resume=resume, save_model=False, progress=_progress)
-        done = json.loads((out / RESULT).read_text(encoding="utf-8"))
+        done = read_json(out / RESULT)
         kept = {name: done[name] for name in ("settings", "steps", "seconds", "proof")}
         made = {name: done[name] for name in ("hardware", "versions", "commit")}
         self._keep(
@@ -162,7 +167,7 @@ class Size:
 def sizes_of(sweep: Path) -> list[Size]:
     """Return what is known of every architecture."""
     paths = sorted((sweep / "proof").glob("*.json"))
-    proofs = [Proof(sweep, json.loads(path.read_text(encoding="utf-8"))["name"]) for path in paths]
+    proofs = [Proof(sweep, "/".join(path.stem.rsplit("-", 1))) for path in paths]
     names = dict.fromkeys(proof.name.split("/")[0] for proof in proofs)
     return [_size(name, [proof for proof in proofs if proof.name.startswith(f"{name}/")]) for name in names]
 
@@ -294,8 +299,11 @@ def main() -> None:
     names = [name for name in dict.fromkeys(trained) if fnmatch(name, options.only)]
     if not names:
         sys.exit(f"no trained {BASE} model of {options.only} under {runs}; run: stickymoe sweep architectures")
-    for name in names:
-        Proof(options.sweep, name).complete()
+    try:
+        for name in names:
+            Proof(options.sweep, name).complete()
+    except StickyMoEError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
