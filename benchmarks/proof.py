@@ -122,16 +122,16 @@ class Proof:
             "tunings", tuning_name(objective, rate), {"measured": done["arms"][TUNED], **kept, "made_with": made}
         )
 
-    def complete(self) -> None:
-        """Do what is not done: models that are trained, tunings of the vanilla one."""
+    def complete(self, rates: Iterable[float]) -> None:
+        """Do what is not done: models that are trained, tunings of the vanilla one at these learning rates."""
         for variant in sorted(path.parent.name for path in self.runs.glob("*/metrics.json")):
             if variant not in self.content["models"]:
                 print(f"{self.name}/{variant}", flush=True)
                 self.measure(variant)
         if BASE not in self.content["models"]:
             return
-        for rate, objectives in PLAN.items():
-            for objective in objectives:
+        for rate in rates:
+            for objective in PLAN[rate]:
                 if tuning_name(objective, rate) not in self.content["tunings"]:
                     print(f"{self.name}: {tuning_name(objective, rate)}", flush=True)
                     self.tune(objective, rate)
@@ -293,6 +293,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sweep", type=Path, default=ROOT / "results" / "architectures", help="the sweep's folder")
     parser.add_argument("--only", default="*", metavar="SIZE/SEED", help="pattern of models to tune and measure")
+    parser.add_argument("--rate", type=float, choices=PLAN, action="append", help="tune at this rate only; repeatable")
     options = parser.parse_args()
     runs = options.sweep / "runs"
     trained = sorted(f"{path.parts[-4]}/{path.parts[-3]}" for path in runs.glob(f"*/*/{BASE}/metrics.json"))
@@ -301,7 +302,7 @@ def main() -> None:
         sys.exit(f"no trained {BASE} model of {options.only} under {runs}; run: stickymoe sweep architectures")
     try:
         for name in names:
-            Proof(options.sweep, name).complete()
+            Proof(options.sweep, name).complete(options.rate or PLAN)
     except StickyMoEError as error:
         sys.exit(str(error))
 
