@@ -54,7 +54,7 @@ def findings(size: SizeSummary) -> list[Finding]:
     flat = [each for each in size.variants.values() if each.flat_layers()]
     if flat:
         worst = min(flat, key=_kept)
-        others = f"; {len(flat) - 1} more variants likewise" if len(flat) > 1 else ""
+        others = f"; {len(flat) - 1} more variant{'s' if len(flat) > 2 else ''} likewise" if len(flat) > 1 else ""
         kept = "" if worst.share_kept is None else f", {percent(worst.share_kept.mean)} of the gain kept"
         found.append(Finding("Flat, not sticky", flat_remark(worst) + kept + others, "bad"))
     lost = [each for each in size.variants.values() if each.share_kept is not None and _kept(each) < ENOUGH_KEPT]
