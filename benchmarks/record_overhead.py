@@ -1,7 +1,8 @@
 """What recording a trace costs beside the same run without it: reading a text, and writing on from it token by token.
 
-    python benchmarks/record_overhead.py                   # some ten minutes, two threads, machine otherwise idle
+    python benchmarks/record_overhead.py                   # a quarter of an hour, two threads, machine otherwise idle
     python benchmarks/record_overhead.py --quick           # under a minute, for a look
+    python benchmarks/record_overhead.py --only "qwen3_moe writing"
     python benchmarks/record_overhead.py --json benchmarks/results/record_overhead.json
 
 A round runs the same batches four times: plain, recorded, recorded, plain, so that what drifts reaches both alike. The
@@ -62,6 +63,8 @@ def qwen3_moe() -> PreTrainedModel:
 
 
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {"mixtral": mixtral, "qwen3_moe": qwen3_moe}
+WORKS = ("reading", "writing")
+KINDS = [f"{name} {work}" for name in MODELS for work in WORKS]
 
 
 class Run:
@@ -124,8 +127,9 @@ def measured(name: str, run: Run, rounds: int) -> dict[str, Any]:
 def main() -> None:
     """Measure, print a table and the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each kind of work (default 5)")
+    parser.add_argument("--rounds", type=int, default=15, help="rounds of each kind of work (default 15)")
     parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--quick", action="store_true", help="two rounds of little work")
     parser.add_argument("--json", type=Path, help="also write the result here")
     options = parser.parse_args()
@@ -141,9 +145,11 @@ def main() -> None:
             model = build().eval()
             model.generation_config.eos_token_id = None
             opened = OpenedModel(name, model, tokenizer, Path(folder))
-            for work, tokens in (("reading", 0), ("writing", written)):
-                run = Run(opened, texts, batches, tokens, Path(folder) / "trace.parquet")
-                rows[f"{name} {work}"] = measured(f"{name} {work}", run, rounds)
+            for kind in (f"{name} {work}" for work in WORKS):
+                if kind in options.only:
+                    tokens = written if kind.endswith("writing") else 0
+                    run = Run(opened, texts, batches, tokens, Path(folder) / "trace.parquet")
+                    rows[kind] = measured(kind, run, rounds)
     worst = max(row["overhead"]["p50"] for row in rows.values())
     result = {
         "what": f"record_trace beside the same run without it, {BATCH} sequences of {CHUNK} tokens at a time",
