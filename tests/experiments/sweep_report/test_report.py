@@ -121,6 +121,15 @@ def test_rows_without_passages_and_curves_make_a_report_that_says_so(invented, w
     assert "kept no training log" in page
 
 
+def test_the_dashed_line_is_named_where_there_is_one(page, invented, written):
+    place = written([invented.invented_row(variant="vanilla")])
+    write_sweep_report(place)
+    without = (place / "report.html").read_text(encoding="utf-8")
+    assert "Dashed: the dense control." in page
+    assert "Figure 1a: hit rate against perplexity" in without
+    assert "Dashed" not in without
+
+
 def test_a_sweep_without_a_finished_run_makes_a_report_that_says_so(invented, written):
     place = written([invented.invented_row(complete=False)])
     contents, path = write_sweep_report(place)

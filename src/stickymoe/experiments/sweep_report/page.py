@@ -20,6 +20,7 @@ from stickymoe.experiments.sweep_report.findings import findings
 from stickymoe.experiments.sweep_report.looks import families_of, looks_of
 from stickymoe.experiments.sweep_report.paper import knows, paper
 from stickymoe.experiments.sweep_report.plots import PAPER, Looks, Plot, layers_plot, load_plot, pareto_plot
+from stickymoe.experiments.sweep_report.record import DENSE
 from stickymoe.experiments.sweep_report.result_tables import layers_table, noted, results_table
 from stickymoe.experiments.sweep_report.ribbons import ribbon_data
 from stickymoe.experiments.sweep_report.run_pages import run_pages
@@ -104,6 +105,7 @@ def _block(size: SizeSummary, note: str) -> dict[str, Any]:
         "findings": findings(size),
         "results": results_table(size, note),
         "layers": layers_table(size, note),
+        "dense": DENSE in size.variants,
         "curves": list(CURVES) if has_curves(size) else [],
         "figures": [f"Figure {number}{letter or ''}" if letter else f"As figure {number}" for number in (1, 2)],
     }
