@@ -13,7 +13,6 @@ and not done again; a tuning that was stopped goes on from its last checkpoint.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,10 +24,9 @@ from closing import made_with
 
 from stickymoe.capture.opening import open_model
 from stickymoe.core.errors import DataError, StickyMoEError
-from stickymoe.core.files import write_json
+from stickymoe.core.files import read_json, write_json
 from stickymoe.data.samples import load_samples
 from stickymoe.experiments.formatting import fixed, percent, signed_percent
-from stickymoe.experiments.run_folder import read_json
 from stickymoe.experiments.sweep_report.grid import Cell, Grid, Line, markdown, over_seeds
 from stickymoe.experiments.sweep_report.record import ordered
 from stickymoe.experiments.tuning.folder import ASKED, RESULT
@@ -93,10 +91,7 @@ class Proof:
         self.path = sweep / "proof" / f"{name.replace('/', '-')}.json"
         self.content: dict[str, Any] = {"name": name, "models": {}, "tunings": {}}
         if self.path.is_file():
-            try:
-                self.content |= json.loads(self.path.read_text(encoding="utf-8"))
-            except (ValueError, TypeError) as error:
-                raise DataError(f"{self.path} cannot be read ({error}); without it all is measured again") from None
+            self.content |= read_json(self.path, DataError, "without it all is measured again")
 
     def measure(self, variant: str) -> None:
         """Read the held-out text with a trained model."""
@@ -115,7 +110,7 @@ class Proof:
             settings = settings_of(objective, rate, int(self.name.split("/")[1]))
             resume = (out / ASKED).is_file()
             tune(opened, load_samples(CORPUS), out, settings, resume=resume, save_model=False, progress=_progress)
-        done = read_json(out / RESULT)
+        done = read_json(out / RESULT, DataError, "without its folder all is tuned again")
         kept = {name: done[name] for name in ("settings", "steps", "seconds", "proof")}
         made = {name: done[name] for name in ("hardware", "versions", "commit")}
         self._keep(

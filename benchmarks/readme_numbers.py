@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,8 @@ from typing import Any
 from marked_blocks import filled
 from proof import best, sizes_of, table
 
-from stickymoe.core.files import write_json
+from stickymoe.core.errors import DataError, StickyMoEError
+from stickymoe.core.files import read_json, write_json
 from stickymoe.experiments.comparison import Row, compare
 from stickymoe.experiments.demo import DEMO_VARIANTS, SUMMARY_FILE
 from stickymoe.experiments.figures import save_figures
@@ -47,9 +47,13 @@ MAIN_VARIANTS = (
 )  # fmt: skip
 
 
+def _found(path: Path) -> dict[str, Any]:
+    return read_json(path, DataError, "make it again, or take the committed one")
+
+
 def demo_block() -> str:
     """Return the demo's sentence and table."""
-    found = json.loads((RESULTS / "demo.json").read_text(encoding="utf-8"))
+    found = _found(RESULTS / "demo.json")
     results = [RunResult(run["name"], run["label"], run) for run in found["runs"]]
     rows, read = compare(results), results[0].read
     caches = list(next(row for row in rows if row.caches).caches)
@@ -94,7 +98,7 @@ def _line(row: Row, caches: list[Any]) -> str:
 
 def speed_block() -> str:
     """Return what a training step costs."""
-    found = json.loads((RESULTS / "train_step.json").read_text(encoding="utf-8"))
+    found = _found(RESULTS / "train_step.json")
     ratios, ours = found["ratios"], found["contenders"]["product bf16"]
     names = {
         "product bf16": "StickyMoE, bf16, sticky objective included",
@@ -132,7 +136,7 @@ def _times_ms(row: dict[str, float]) -> str:
 
 def replay_block() -> str:
     """Return how fast traces are replayed, read and diagnosed."""
-    found = json.loads((RESULTS / "replay.json").read_text(encoding="utf-8"))
+    found = _found(RESULTS / "replay.json")
     sections = {(section["section"], section.get("trace")): section for section in found["sections"]}
     replays = [section for name, section in sections.items() if name[0] == "replay"]
     met = {target["what"]: target["found"] for section in found["sections"] for target in section["targets"]}
@@ -200,7 +204,7 @@ def _main_rows(table: Grid) -> str:
 
 def capture_block() -> str:
     """Return what locality terms add to a step of somebody else's model."""
-    found = json.loads((RESULTS / "capture_overhead.json").read_text(encoding="utf-8"))
+    found = _found(RESULTS / "capture_overhead.json")
     heads = ["step alone, p50", "capture", "terms", "terms and log", "floor: the terms alone, on gates that are there"]
     rows = [
         [
@@ -220,7 +224,7 @@ def capture_block() -> str:
 
 def record_block() -> str:
     """Return what recording a trace costs."""
-    found = json.loads((RESULTS / "record_overhead.json").read_text(encoding="utf-8"))
+    found = _found(RESULTS / "record_overhead.json")
     heads = ["plain", "recorded", "overhead p20", "p50", "p80"]
     rows = [
         [
@@ -285,7 +289,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
 def take_demo(folder: Path) -> None:
     """Copy a finished demo's metrics and figures into the repository."""
     results = [RunResult.load(folder / "runs" / variant.name) for variant in DEMO_VARIANTS]
-    write_json(RESULTS / "demo.json", json.loads((folder / SUMMARY_FILE).read_text(encoding="utf-8")))
+    write_json(RESULTS / "demo.json", _found(folder / SUMMARY_FILE))
     for path in save_figures(ROOT / "docs" / "img", results):
         path.rename(path.with_name(f"demo-{path.name}"))
 
@@ -296,17 +300,19 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing, fail if a page differs")
     parser.add_argument("--take-demo", type=Path, metavar="FOLDER", help="a finished demo to take over first")
     options = parser.parse_args()
-    if options.take_demo:
-        take_demo(options.take_demo)
-    for name, blocks in PAGES.items():
-        page = ROOT / name
-        text = page.read_text(encoding="utf-8")
-        new = filled(text, {block: make() for block, make in blocks.items()})
-        if options.check and new != text:
-            sys.exit(f"{name} is not what the results say; run benchmarks/readme_numbers.py")
-        if new != text:
-            page.write_text(new, encoding="utf-8")
-    sys.exit(0)
+    try:
+        if options.take_demo:
+            take_demo(options.take_demo)
+        for name, blocks in PAGES.items():
+            page = ROOT / name
+            text = page.read_text(encoding="utf-8")
+            new = filled(text, {block: make() for block, make in blocks.items()})
+            if options.check and new != text:
+                sys.exit(f"{name} is not what the results say; run benchmarks/readme_numbers.py")
+            if new != text:
+                page.write_text(new, encoding="utf-8")
+    except StickyMoEError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stickymoe.core import files
-from stickymoe.core.errors import StickyMoEError, StorageError
-from stickymoe.core.files import sha256_of, storage_errors, whole_file, write_json
+from stickymoe.core.errors import DataError, StickyMoEError, StorageError
+from stickymoe.core.files import read_json, sha256_of, storage_errors, whole_file, write_json
 
 
 def names_in(folder):
@@ -152,3 +152,44 @@ def test_the_checksum_is_that_of_the_bytes(tmp_path):
     content = bytes(range(256)) * 5000  # more than one block
     (tmp_path / "x.bin").write_bytes(content)
     assert sha256_of(tmp_path / "x.bin") == hashlib.sha256(content).hexdigest()
+
+
+def test_an_object_is_read_as_it_was_written(tmp_path):
+    write_json(tmp_path / "a.json", {"perplexity": 1.5, "über": [None, "ß"]})
+    assert read_json(tmp_path / "a.json", DataError, "evaluate again") == {"perplexity": 1.5, "über": [None, "ß"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b'{"perplexity": 1.', "cannot be read"),
+        (b"\xff\xfe{}", "codec can't decode"),
+        (b"[" * 100_000, "cannot be read"),
+        (b"[1, 2]", "must hold one JSON object, got list"),
+        (b" " * 101, "must have at most 100 bytes, found more"),
+    ],
+)
+def test_what_is_no_object_is_told_in_one_line(tmp_path, content, reason):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    bound = 100 if len(content) == 101 else 2**20
+    with pytest.raises(DataError) as error:
+        read_json(path, DataError, "evaluate again", most_bytes=bound)
+    told = str(error.value)
+    assert told.startswith(str(path))
+    assert reason in told
+    assert told.endswith("; evaluate again")
+    assert "\n" not in told
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path):
+    (tmp_path / "a.json").write_bytes(b"{}" + b" " * 98)
+    assert read_json(tmp_path / "a.json", DataError, "evaluate again", most_bytes=100) == {}
+
+
+def test_a_missing_file_and_a_folder_are_told_with_the_systems_reason(tmp_path):
+    with pytest.raises(DataError, match=r"a\.json cannot be read \(no such file or directory\); evaluate again$"):
+        read_json(tmp_path / "a.json", DataError, "evaluate again")
+    with pytest.raises(DataError, match=r"cannot be read \(is a directory\)"):
+        read_json(tmp_path, DataError, "evaluate again")

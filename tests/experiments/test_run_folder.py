@@ -127,5 +127,5 @@ def test_a_run_knows_its_recipe(trained, tiny):
 
 def test_json_that_is_no_object_is_named(tmp_path):
     (tmp_path / "train.json").write_text("[1]")
-    with pytest.raises(CheckpointError, match=r"train\.json cannot be read"):
+    with pytest.raises(CheckpointError, match=r"train\.json must hold one JSON object, got list"):
         run_folder.read_facts(tmp_path)

@@ -8,12 +8,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from stickymoe.core.errors import StorageError
 
+MOST_JSON_BYTES = 2**26
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _RUST_ERROR = re.compile(r"\(os error (\d+)\)")
 _TORCH_WRITE = re.compile(r"PytorchStreamWriter|inline_container|file write failed")
@@ -75,6 +76,31 @@ def write_json(path: Path, content: Any) -> None:
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_json(
+    path: Path, failing: Callable[[str], Exception], way_out: str, *, most_bytes: int = MOST_JSON_BYTES
+) -> dict[str, Any]:
+    """Return the JSON object that a file holds.
+
+    Args:
+        path: The file.
+        failing: The error to raise where it is missing, too large, no JSON or no object; given one line.
+        way_out: What the user then does; the end of that line.
+        most_bytes: Of the file.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(most_bytes + 1)
+        if len(data) > most_bytes:
+            raise failing(f"{path} must have at most {most_bytes} bytes, found more; {way_out}")
+        content = json.loads(data.decode())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+        raise failing(f"{path} cannot be read ({' '.join(reason.split())[:200]}); {way_out}") from None
+    if not isinstance(content, dict):
+        raise failing(f"{path} must hold one JSON object, got {type(content).__name__}; {way_out}")
+    return content
 
 
 def sha256_of(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from stickymoe.core.errors import DataError
+from stickymoe.core.files import read_json
 from stickymoe.experiments.metrics_file import SCHEMA, Metrics
 
 METRICS_FILE = "metrics.json"
@@ -79,7 +80,7 @@ class RunResult:
             DataError: A file is missing, is not JSON, or breaks the schema.
         """
         path = run_folder / METRICS_FILE
-        metrics = _read_object(path)
+        metrics = read_json(path, DataError, "evaluate the run")
         name = name or metrics.get("name") or run_folder.resolve().name
         label = label or metrics.get("label") or name
         return cls(str(name), str(label), metrics, _read_log(run_folder / LOG_FILE), source=path)
@@ -94,18 +95,6 @@ def _first_problem(error: ValidationError) -> str:
     if not key:
         return message
     return f"{key}: {message[0].lower()}{message[1:]}, got {problem['input']!r:.60}"
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing; evaluate the run first") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not JSON ({str(error).splitlines()[0]}); evaluate the run again") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} must hold one JSON object, got {type(content).__name__}; evaluate the run again")
-    return content
 
 
 def _read_log(path: Path) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from stickymoe.core.errors import CheckpointError, DataError, SettingError, StickyMoEError, StorageError
+from stickymoe.core.files import read_json
 from stickymoe.experiments.environment import code_version
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.recipe_file import load_recipe
@@ -144,17 +144,4 @@ def read_facts(folder: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: It cannot be read.
     """
-    return read_json(folder / TRAIN_FACTS_FILE)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object.
-
-    Raises:
-        CheckpointError: The file is missing or damaged.
-    """
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise CheckpointError(f"{path} cannot be read ({reason}); train the run again in another folder") from None
+    return read_json(folder / TRAIN_FACTS_FILE, CheckpointError, "train the run again in another folder")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stickymoe.core.errors import CheckpointError
+from stickymoe.core.files import read_json
 
 # Differences that leave the function computed from given weights alone.
 _HARMLESS = {"architectures", "dtype", "torch_dtype", "transformers_version", "use_cache", "initializer_range"}
@@ -19,10 +20,7 @@ def require_same_architecture(checkpoint: Path, config: dict[str, Any]) -> None:
         CheckpointError: They differ; the message names the first differing fields with both values.
     """
     path = checkpoint / "config.json"
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}; use another checkpoint") from error
+    saved = read_json(path, CheckpointError, "use another checkpoint")
     here = json.loads(json.dumps(config, default=str))
     names = ["model_type", *sorted(name for name in saved.keys() & here.keys() if _matters(name))]
     differing = [name for name in dict.fromkeys(names) if saved.get(name) != here.get(name)]

@@ -3,13 +3,12 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from stickymoe.cache.calibration.record import VERSION, Calibration, CalibrationError
 from stickymoe.core.errors import SettingError
-from stickymoe.core.files import write_json
+from stickymoe.core.files import read_json, write_json
 
 MAX_BYTES = 2**20
 
@@ -30,7 +29,7 @@ def load_calibration(path: Path) -> Calibration:
         CalibrationError: No such file, too large, not a calibration, of another version, or a rule is broken; the
             message names the file and the first fault.
     """
-    content = _content(path)
+    content = read_json(path, CalibrationError, "calibrate again", most_bytes=MAX_BYTES)
     if content.pop("format", None) != "stickymoe.calibration":
         raise CalibrationError(f"{path} must be a calibration file; `stickymoe calibrate` makes one")
     if content.get("version") != VERSION or type(content.get("version")) is not int:
@@ -46,21 +45,3 @@ def load_calibration(path: Path) -> Calibration:
         raise CalibrationError(f"{path}: {' '.join(f'{where}: {rule}{found}'.split())}; calibrate again") from None
     except SettingError as error:
         raise CalibrationError(f"{path}: {error}; calibrate again") from None
-
-
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise CalibrationError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    if len(data) > MAX_BYTES:
-        raise CalibrationError(f"{path} must be a calibration of at most {MAX_BYTES} bytes, found more")
-    try:
-        content = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        detail = " ".join(str(error).split())[:200]
-        raise CalibrationError(f"{path} is not valid JSON: {detail}; calibrate again") from None
-    if not isinstance(content, dict):
-        raise CalibrationError(f"{path} must hold one JSON object, found {type(content).__name__}; calibrate again")
-    return content

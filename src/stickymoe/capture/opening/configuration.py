@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,28 +17,11 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from stickymoe.capture.discovery import find_stacks
 from stickymoe.capture.families.unknown import HOW_TO
 from stickymoe.core.errors import CaptureError, CheckpointError
+from stickymoe.core.files import read_json
 from stickymoe.core.settings import nearest
 
-_MOST_BYTES = 2**26
+DAMAGED = "copy or download it again"
 _SPARSE = re.compile(r"moe|expert|router", re.IGNORECASE)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return a JSON object of at most 64 MiB.
-
-    Raises:
-        CheckpointError: The file is missing, too large, or none.
-    """
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise CheckpointError(f"{path} must be at most {_MOST_BYTES} bytes, got {path.stat().st_size}")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise CheckpointError(f"{path} cannot be read ({reason}); copy or download it again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} must hold a JSON object, got {type(content).__name__}; download it again")
-    return content
 
 
 def read_config(folder: Path) -> PreTrainedConfig:
@@ -48,7 +30,7 @@ def read_config(folder: Path) -> PreTrainedConfig:
     Raises:
         CheckpointError: It is unreadable, of an unknown type, needs code of its own, or is no causal language model.
     """
-    content = read_json(folder / "config.json")
+    content = read_json(folder / "config.json", CheckpointError, DAMAGED)
     kind = content.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         raise _unknown(folder, kind, content.get("auto_map"))

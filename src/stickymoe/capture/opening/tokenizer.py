@@ -7,8 +7,9 @@ from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from stickymoe.capture.opening.configuration import read_json
+from stickymoe.capture.opening.configuration import DAMAGED
 from stickymoe.core.errors import CheckpointError
+from stickymoe.core.files import read_json
 
 _FILES = ("tokenizer.json", "tokenizer.model", "tekken.json", "spiece.model", "vocab.json", "vocab.txt")
 
@@ -21,7 +22,8 @@ def load_tokenizer(folder: Path, config: PreTrainedConfig) -> PreTrainedTokenize
     """
     if not any((folder / name).is_file() for name in _FILES):
         raise CheckpointError(f"{folder} holds no tokenizer ({_FILES[0]} or such); copy the model's own into it")
-    described = (folder / "tokenizer_config.json").is_file() and read_json(folder / "tokenizer_config.json")
+    path = folder / "tokenizer_config.json"
+    described = path.is_file() and read_json(path, CheckpointError, DAMAGED)
     # Without a word on its class transformers goes by the model's, and may read the file by other rules than its own
     plain = not (described and described.get("tokenizer_class")) and (folder / "tokenizer.json").is_file()
     kind: Any = PreTrainedTokenizerFast if plain else AutoTokenizer

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from stickymoe.capture.opening.configuration import read_json
+from stickymoe.capture.opening.configuration import DAMAGED
 from stickymoe.core.errors import CheckpointError
+from stickymoe.core.files import read_json
 
 _MOST_HEADER_BYTES = 10**8  # the format's own limit
 
@@ -69,7 +70,7 @@ def read_weights(folder: Path) -> Weights:
         if single.is_file():
             return Weights((single,), _header(single))
         raise _no_weights(folder)
-    place_of = read_json(index).get("weight_map")
+    place_of = read_json(index, CheckpointError, DAMAGED).get("weight_map")
     if not isinstance(place_of, dict) or not place_of or not all(isinstance(name, str) for name in place_of.values()):
         raise CheckpointError(f"{index} must map the names of weights to files in weight_map; download it again")
     names = sorted(set(place_of.values()))

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from stickymoe.core.errors import DataError, SettingError
-from stickymoe.core.files import write_json
+from stickymoe.core.files import read_json, write_json
 from stickymoe.experiments.tuning.measured import Measured
 
 ASKED = "asked.json"
 RESULT = "tuning.json"
 MEASURED = "measured.json"
 MODEL = "model"
+_AGAIN = "start again in another folder"
 
 
 class TuneFolder:
@@ -50,7 +51,7 @@ class TuneFolder:
         if not self.resume:
             write_json(path, asked)
             return
-        before = _read(path)
+        before = read_json(path, DataError, _AGAIN)
         here = json.loads(json.dumps(asked))
         for name in dict.fromkeys([*before, *here]):
             if before.get(name) != here.get(name):
@@ -64,23 +65,13 @@ class TuneFolder:
     def measured(self, name: str) -> Measured | None:
         """Return what an arm's model measured, if it got that far."""
         path = self.arm(name) / MEASURED
-        return Measured.from_dict(_read(path), str(path)) if self.resume and path.is_file() else None
+        if not (self.resume and path.is_file()):
+            return None
+        return Measured.from_dict(read_json(path, DataError, _AGAIN), str(path))
 
     def keep(self, name: str, found: Measured) -> None:
         """Note what an arm's model measured; the last thing that an arm writes."""
         write_json(self.arm(name) / MEASURED, found.as_dict())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be read: {' '.join(str(error).split())}; start again in another folder"
-        ) from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} must hold a JSON object, got {type(content).__name__}; start again in another folder")
-    return content
 
 
 def _short(value: object) -> str:
