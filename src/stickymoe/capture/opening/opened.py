@@ -21,6 +21,7 @@ from stickymoe.core.settings import require_one_of
 from stickymoe.model.checkpoint import checkpoint_errors, load_report, require_its_own_weights
 from stickymoe.model.quiet import without_progress_bars
 
+REPACKS = "support_avx512bf16_for_cpu"  # of bitsandbytes' layers
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -73,6 +74,8 @@ class PreparedModel:
         """Load the weights; see `open_model`."""
         require_room(self.place.name, *self._needed, self.device)
         model = _loaded(self.place.folder, self.config, self.dtype, self.device)
+        if for_training:
+            _keep_differentiable(model)
         require_captured(model)
         model.train(for_training)
         return OpenedModel(self.place.name, model, self.tokenizer, self.place.folder)
@@ -159,6 +162,16 @@ def _loaded(folder: Path, config: PreTrainedConfig, dtype: torch.dtype | None, d
     require_its_own_weights(folder, info | {"unexpected_keys": []}, ignore_mismatched_sizes=False)
     opened: PreTrainedModel = model
     return opened
+
+
+def _keep_differentiable(model: PreTrainedModel) -> None:
+    """Keep bitsandbytes from repacking 4-bit weights at the first evaluation, as it does on CPUs with AVX512-BF16.
+
+    Repacking rounds their scales for good, and no gradient passes the repacked ones.
+    """
+    for module in model.modules():
+        if hasattr(module, REPACKS):
+            setattr(module, REPACKS, False)
 
 
 def _unpacks(quantised: Any, device: torch.device) -> bool:

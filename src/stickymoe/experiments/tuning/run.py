@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from stickymoe.capture.opening import OpenedModel
-from stickymoe.core.files import storage_errors, write_json
+from stickymoe.core.files import write_json
 from stickymoe.data.rows import collate_rows
 from stickymoe.data.samples import Samples
 from stickymoe.experiments.environment import commit, hardware, versions
@@ -22,8 +21,9 @@ from stickymoe.experiments.tuning.lora import MARK, with_adapters
 from stickymoe.experiments.tuning.measured import Measured, measured_of, price
 from stickymoe.experiments.tuning.measuring import read_held_out
 from stickymoe.experiments.tuning.objectives import CONTROL, choose_objective
-from stickymoe.experiments.tuning.proof import Proof, compare_on_disk, hash_of
+from stickymoe.experiments.tuning.proof import Proof, hash_of
 from stickymoe.experiments.tuning.rehearsal import rehearse
+from stickymoe.experiments.tuning.saving import NotWritable, save_beside
 from stickymoe.experiments.tuning.settings import TuneSettings
 from stickymoe.experiments.tuning.text import Report, prepare_text
 from stickymoe.experiments.tuning.trainer import (
@@ -34,7 +34,6 @@ from stickymoe.experiments.tuning.trainer import (
     put_weights,
     save_chosen,
 )
-from stickymoe.model.quiet import without_progress_bars
 from stickymoe.training import fingerprint, router_parameters, train_only
 
 SCHEMA = 1
@@ -166,19 +165,15 @@ class TuneRun:
     def _save_model(self) -> dict[str, Any] | None:
         """Write the tuned model, adapters merged, and say how its tensors differ from the checkpoint's."""
         self.progress("saving the model", 0, None)
-        place = self.folder.path / MODEL
-        partial = place.with_name(f".{MODEL}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
         model = self.model.merge_and_unload() if self.settings.lora else self.model
         try:
-            with storage_errors(place), without_progress_bars():
-                model.save_pretrained(partial)
-                self.opened.tokenizer.save_pretrained(partial)
-            shutil.rmtree(place, ignore_errors=True)  # of a call that was stopped before it was done
-            partial.rename(place)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-        found = compare_on_disk(self.opened.folder, place)
+            found = save_beside(model, self.opened.tokenizer, self.folder.path / MODEL, self.opened.folder)
+        except NotWritable:
+            self.say(
+                "the tuned model is not saved, since transformers cannot write its quantised weights back; what was "
+                f"trained is in {self.folder.arm(TUNED) / CHOSEN_FILE}"
+            )
+            return None
         return None if found is None else asdict(found)
 
     def _asked(self, others: str, start: str) -> dict[str, Any]:
