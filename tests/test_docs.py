@@ -27,9 +27,7 @@ def test_the_numbers_of_readme_and_docs_are_those_of_the_results(monkeypatch):
     script = ROOT / "benchmarks" / "readme_numbers.py"
     monkeypatch.setattr(sys, "argv", [str(script), "--check"])
     monkeypatch.syspath_prepend(script.parent)
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(script), run_name="__main__")
-    assert not ended.value.code
+    runpy.run_path(str(script), run_name="__main__")  # ends in SystemExit where they differ
 
 
 @pytest.mark.parametrize(
