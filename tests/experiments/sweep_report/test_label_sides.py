@@ -16,7 +16,7 @@ def boxes(points, names, path=()):
     return at, [
         beside(point, sides.CHARACTER * len(name), sides.LINE, sides.SIDES[side], sides.RADIUS)
         for point, name, side in zip(at, names, found, strict=True)
-        if name
+        if side
     ]
 
 
@@ -40,3 +40,13 @@ def test_points_without_a_name_are_kept_clear_but_take_no_place():
     at, placed = boxes([(0, 0), (1, 0), (2, 0)], ["", "a name of some length", ""])
     assert len(placed) == 1
     assert cost(placed[0], [around(point, sides.RADIUS - 1) for point in at], placed[0]) == 0
+
+
+def test_in_a_crowd_the_first_names_stand_and_the_rest_is_left_out():
+    crowd = [(10 + 0.1 * number, 20.0) for number in range(30)] + [(0.0, 0.0), (100.0, 100.0)]
+    names = ["Vanilla", *["Soft λ=0.05 + Hysteresis"] * 29, "", ""]
+    _, placed = boxes(crowd, names)
+    found = sides.label_sides(crowd, names)
+    assert found[0]
+    assert 1 < len(placed) < 30
+    assert not any(cost(one, [two], one) for one, two in combinations(placed, 2))

@@ -22,7 +22,7 @@ SIDES = {
 
 
 def label_sides(points: Sequence[Point], names: Sequence[str], path: Sequence[int] = ()) -> list[str]:
-    """Return where each name stands, in plotly's words.
+    """Return where each name stands, in plotly's words; the empty string where it has no room beside earlier names.
 
     Args:
         points: All points of the plot.
@@ -41,8 +41,12 @@ def label_sides(points: Sequence[Point], names: Sequence[str], path: Sequence[in
         for index in filter(boxes.__getitem__, range(len(boxes))):
             others = [box for other, box in chosen.items() if other != index]
             chosen[index] = min(boxes[index], key=lambda box: cost(box, taken + others, (0.0, 0.0, WIDTH, HEIGHT)))
-    sides = list(SIDES)
-    return [sides[boxes[index].index(chosen[index])] if index in chosen else sides[0] for index in range(len(names))]
+    sides, kept, found = list(SIDES), list[Box](), [""] * len(names)
+    for index, box in sorted(chosen.items()):
+        if not cost(box, kept, box):
+            kept.append(box)
+            found[index] = sides[boxes[index].index(box)]
+    return found
 
 
 def _spread(values: Sequence[float], size: float) -> list[float]:

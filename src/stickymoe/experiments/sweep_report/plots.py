@@ -110,9 +110,9 @@ def _mean_point(size: str, each: VariantSummary, measure: str, look: VariantLook
     name = "hit rate" if measure == "hit_rate" else "switch rate"
     beaten = "" if on_front else "<br>beaten in both by another"
     return {
-        "type": "scatter", "mode": "markers+text" if on_front or each.name == BASELINE else "markers",
+        "type": "scatter", "mode": "markers+text" if place else "markers",
         "x": [in_percent(_mean(each, measure))], "y": [round(_mean(each, "perplexity"), 2)],
-        "text": [each.label], "textposition": place, "textfont": {"size": 10.5, "color": "var:muted"},
+        "text": [each.label], "textposition": place or "middle right", "textfont": {"size": 10.5, "color": "var:muted"},
         "error_x": bars([each.means[measure]], 100), "error_y": bars([each.means["perplexity"]], 1),
         "opacity": 1 if on_front else BEATEN, "meta": meta_of(size, each), "cliponaxis": False,
         "marker": {"color": look.colour, "symbol": look.symbol, "size": 10},

@@ -26,10 +26,11 @@ def results_table(size: SizeSummary, note: str = "") -> Grid:
         ("Use entropy", bits), ("Gate entropy", bits), ("Margin", "top-1 over 2"), ("Load CV", "0: even"),
         ("Busiest", "over mean"), ("Seeds", ""),
     ]  # fmt: skip
+    alone = any(len(each.seeds) == 1 for each in size.variants.values())
     caption = (
         "Means over seeds, ± half of the 95 % interval; changes, misses and the gain kept are paired by seed. "
-        "No interval: one seed. Gain kept: of what experts are worth over the dense control; a dash where that is not "
-        "clear of zero. ⚠: flat gates."
+        f"{'No interval: one seed. ' if alone else ''}Gain kept: of what experts are worth over the dense control; a "
+        "dash where that is not clear of zero. ⚠: flat gates."
     )
     lines = [
         Line(each.label, _cells(size.size, each), each.name, anchor_of(size.size, each.name))
