@@ -165,8 +165,13 @@ def replay_block() -> str:
     return "\n".join(lines)
 
 
-def sweep_block(name: str) -> str:
-    """Return a sweep's headline, its main variants over all seeds, and the verdicts on the paper's claims."""
+def sweep_block(name: str, up: str = "") -> str:
+    """Return a sweep's headline, its main variants over all seeds, and the verdicts on the paper's claims.
+
+    Args:
+        name: Of the sweep.
+        up: The way from the page to the root.
+    """
     place = ROOT / "results" / name
     contents = contents_of(read_sweep(place), f"stickymoe report results/{name}")
     tables = [_main_rows(results_table(size, contents.sweep.note)) for size in contents.sizes]
@@ -184,8 +189,8 @@ def sweep_block(name: str) -> str:
         *verdicts_of,
         "",
         f"Seeds {seeds}; {duration(3600 * sum(run.hours or 0 for run in runs))} on the clock in all, pauses included. "
-        f"Other variants, curves, layers and what decides a verdict: [report](results/{name}/report.md), the "
-        f"[same with plots to hover over](results/{name}/report.html) (download it), from the rows in "
+        f"Other variants, curves, layers and what decides a verdict: [report]({up}results/{name}/report.md), the "
+        f"[same with plots to hover over]({up}results/{name}/report.html) (download it), from the rows in "
         f"`results/{name}/rows`; `stickymoe sweep {name} --jobs 2 && stickymoe report results/{name}` makes both.",
     ]
     return "\n".join(lines)
@@ -282,6 +287,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     },
     "docs/training.md": {"capture": capture_block},
     "docs/recording.md": {"record": record_block},
+    "docs/reproduce.md": {"paper-short": lambda: sweep_block("paper-short", "../")},
     "docs/proof.md": {"proof": proof_block, "proof-tables": proof_tables_block},
 }
 

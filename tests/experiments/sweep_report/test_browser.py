@@ -63,11 +63,15 @@ def test_a_family_and_all_switch_together(page):
 
 def test_the_papers_points_can_be_switched_on(page):
     points = "document.getElementById('hits-small').data.find(t => t.meta && t.meta.variant === 'the paper').visible"
+    frame = "document.getElementById('switches-small')._fullLayout.xaxis.range.join()"
+    ours = page.run(frame)
     assert page.run(points) is False
     page.run("document.querySelector('input[data-switch=\"the paper\"]').click()")
     page.wait(f"{points} === true")
+    assert page.run(frame) != ours
     page.run("document.querySelector('input[data-switch=\"the paper\"]').click()")
     page.wait(f"{points} === false")
+    assert page.run(frame) == ours
 
 
 def test_a_click_on_a_mean_opens_the_runs_of_its_variant(page):

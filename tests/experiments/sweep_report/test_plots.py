@@ -79,6 +79,20 @@ def test_the_papers_points_wait_to_be_switched_on(summary):
     assert nothing["x"] == []
 
 
+def test_the_papers_points_frame_the_plot_only_when_they_are_shown(summary):
+    plot = pareto(summary())
+    (points,) = traces(plot, "the paper")
+    ours = [y for trace in plot["data"] if trace is not points for y in trace["y"]]
+    low, high = plot["layout"]["yaxis"]["range"]
+    assert high - low <= 1.3 * (max(ours) - min(ours))
+    for axis, letter in (("xaxis", "x"), ("yaxis", "y")):
+        low, high = points["meta"]["frame"][axis]
+        assert low < min(points[letter])
+        assert max(points[letter]) < high
+        assert low <= plot["layout"][axis]["range"][0]
+        assert high >= plot["layout"][axis]["range"][1]
+
+
 def test_layers_can_be_looked_at_by_every_measure(summary):
     size = summary()
     plot = layers_plot(size, looks_of([size]))

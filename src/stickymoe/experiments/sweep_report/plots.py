@@ -58,14 +58,19 @@ def pareto_plot(size: SizeSummary, measure: str, looks: Looks) -> Plot:
         if len(each.seeds) > 1:
             data.append(_seed_points(size.size, each, measure, looks[each.name]))
     data += _dense_line(size, xs)
-    data.append(_paper_points(size.size, measure))
     word = "hit rate, % (higher is better →)" if higher else "← switch rate, % (lower is better)"
     layout = axes(word, "← perplexity (lower is better)") | {"showlegend": False}
+    papers = _paper_points(size.size, measure)
     if xs:
-        layout["xaxis"] |= {"range": [in_percent(limit) for limit in framed(xs, 0.12, 0.05)]}
-        ys = [y for trace in data for y in trace["y"]]  # not the bars: two seeds make them enormous
-        layout["yaxis"] |= {"range": list(framed(ys, 0.12, 1.0))}
-    return {"data": data, "layout": layout}
+        across, up = [in_percent(x) for x in xs], [y for trace in data for y in trace["y"]]
+        frame = _frame(across, up)  # not of the bars: two seeds make them enormous
+        layout = layout | {axis: layout[axis] | {"range": limits} for axis, limits in frame.items()}
+        papers["meta"]["frame"] = _frame(across + papers["x"], up + papers["y"])
+    return {"data": [*data, papers], "layout": layout}
+
+
+def _frame(xs: list[float], ys: list[float]) -> dict[str, list[float]]:
+    return {"xaxis": list(framed(xs, 0.12, 5.0)), "yaxis": list(framed(ys, 0.12, 1.0))}
 
 
 def layers_plot(size: SizeSummary, looks: Looks) -> Plot:

@@ -1,5 +1,6 @@
 // Draws the plots of the page and keeps them in step with its theme, its width, its selectors and the printer.
-// What a page adds of its own finds `pagePlots.show(test)`: it shows the traces whose `meta` passes the test.
+// What a page adds of its own finds `pagePlots.show(test)`: it shows the traces whose `meta` passes the test. A trace
+// whose `meta` has a `frame`, the ranges of axes, lends it to the plot while it is shown.
 (() => {
   "use strict";
   const drawings = JSON.parse(document.getElementById("plots").textContent);
@@ -27,6 +28,8 @@
     const width = printing ? (half ? PRINT_HALF : PRINT_WIDTH) : element.clientWidth;
     const narrow = width < (half ? 400 : 560);
     const { tall, showlegend = drawing.data.length > 1, ...given } = drawing.layout;
+    const wider = drawing.data.find((trace) => trace.meta && trace.meta.frame && trace.visible !== false);
+    for (const [axis, range] of Object.entries(wider ? wider.meta.frame : {})) given[axis] = { ...given[axis], range };
     const legendRows = showlegend ? Math.ceil(drawing.data.length / (narrow ? 2 : 5)) : 0;
     return coloured({
       ...given,
