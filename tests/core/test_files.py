@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from stickymoe.core import files
-from stickymoe.core.errors import DataError, StickyMoEError, StorageError
-from stickymoe.core.files import read_json, sha256_of, storage_errors, whole_file, write_json
+from stickymoe.core.errors import DataError, SettingError, StickyMoEError, StorageError
+from stickymoe.core.files import read_json, sha256_of, storage_errors, whole_file, whole_folder, write_json
 
 
 def names_in(folder):
@@ -181,6 +181,33 @@ def test_what_is_no_object_is_told_in_one_line(tmp_path, content, reason):
     assert reason in told
     assert told.endswith("; evaluate again")
     assert "\n" not in told
+
+
+def test_too_large_is_told_alike_where_the_error_is_a_value_error_too(tmp_path):
+    (tmp_path / "a.json").write_bytes(b" " * 101)
+    with pytest.raises(SettingError) as error:
+        read_json(tmp_path / "a.json", SettingError, "name another", most_bytes=100)
+    assert str(error.value) == f"{tmp_path / 'a.json'} must have at most 100 bytes, found more; name another"
+
+
+def stopped_halfway(folder):
+    with whole_folder(folder) as partial:
+        partial.mkdir()
+        raise KeyboardInterrupt
+
+
+def test_a_folder_takes_its_place_whole_or_not_at_all(tmp_path):
+    folder = tmp_path / "model"
+    for name in ("one", "two"):
+        with whole_folder(folder) as partial:
+            partial.mkdir()
+            (partial / name).write_text(name)
+            assert not (folder / name).exists()
+        assert names_in(folder) == [name]
+    with pytest.raises(KeyboardInterrupt):
+        stopped_halfway(folder)
+    assert names_in(folder) == ["two"]
+    assert names_in(tmp_path) == ["model"]
 
 
 def test_a_file_of_the_largest_size_is_read(tmp_path):

@@ -34,7 +34,7 @@ def test_accelerates_accumulation_has_the_gradient_of_the_rows(step, expected):
     torch.testing.assert_close(step.gradients(model), expected, rtol=1e-3, atol=2e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.*treespec.*:FutureWarning", "ignore:.*num_workers")
+@pytest.mark.filterwarnings("ignore:.*treespec.*:FutureWarning")
 def test_lightning_trains_with_the_terms(step, expected, tmp_path):
     lightning = pytest.importorskip("lightning")
 

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and their checksums."""
+"""Files and folders written whole or not at all, and their checksums."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,19 @@ def whole_file(path: Path) -> Iterator[Path]:
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield a path beside `folder` to make it at; on success it takes `folder`'s place, on any failure it is gone."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        yield partial
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -92,12 +106,12 @@ def read_json(
     try:
         with path.open("rb") as file:
             data = file.read(most_bytes + 1)
-        if len(data) > most_bytes:
-            raise failing(f"{path} must have at most {most_bytes} bytes, found more; {way_out}")
-        content = json.loads(data.decode())
+        content = json.loads(data.decode()) if len(data) <= most_bytes else None
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
         raise failing(f"{path} cannot be read ({' '.join(reason.split())[:200]}); {way_out}") from None
+    if len(data) > most_bytes:
+        raise failing(f"{path} must have at most {most_bytes} bytes, found more; {way_out}")
     if not isinstance(content, dict):
         raise failing(f"{path} must hold one JSON object, got {type(content).__name__}; {way_out}")
     return content

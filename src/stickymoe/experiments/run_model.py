@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from stickymoe.capture.opening.configuration import read_config
 from stickymoe.capture.opening.place import find_place
 from stickymoe.capture.opening.tokenizer import load_tokenizer as read_tokenizer
 from stickymoe.core.errors import CheckpointError, SettingError
-from stickymoe.core.files import storage_errors
+from stickymoe.core.files import storage_errors, whole_folder
 from stickymoe.experiments.architecture import architecture_config, empty_model, model_class
 from stickymoe.experiments.recipe import Recipe
 from stickymoe.experiments.run_folder import model_folder
@@ -148,20 +147,13 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folde
     Raises:
         StorageError: The disk refused; nothing is left of the attempt.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        with (
-            storage_errors(folder, "the checkpoints are intact", "free some space and add --resume"),
-            without_progress_bars(),
-        ):
-            model.save_pretrained(partial)
-            tokenizer.save_pretrained(partial)
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    with (
+        storage_errors(folder, "the checkpoints are intact", "free some space and add --resume"),
+        without_progress_bars(),
+        whole_folder(folder) as partial,
+    ):
+        model.save_pretrained(partial)
+        tokenizer.save_pretrained(partial)
 
 
 def load_model(run: Path) -> PreTrainedModel:

@@ -5,7 +5,6 @@ import json
 
 import pytest
 import torch
-from torch import nn
 
 from stickymoe.capture.opening import open_model
 from stickymoe.data.samples import load_samples
@@ -15,7 +14,6 @@ from stickymoe.training import fingerprint, train_routers_only
 pytestmark = [
     pytest.mark.hf,
     pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="bitsandbytes is not installed"),
-    pytest.mark.filterwarnings("ignore:.*bitsandbytes:Warning", "ignore:.*_check_is_size:FutureWarning"),
 ]
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -91,7 +89,6 @@ def test_a_checkpoint_in_four_bits_is_tuned_and_saved_in_four_bits(small, quanti
     again = open_model(tmp_path / "out" / "model", device="cpu").model
     for layer in again.model.layers:
         assert {type(getattr(layer.self_attn, name)).__name__ for name in ATTENTION} == {"Linear4bit"}
-    assert nn.Linear in {type(module) for module in again.modules()}
 
 
 def test_what_cannot_be_written_back_is_said_and_the_rest_is_kept(small, quantised, tmp_path, monkeypatch):
@@ -108,4 +105,4 @@ def test_what_cannot_be_written_back_is_said_and_the_rest_is_kept(small, quantis
     assert (out / "tuned" / "chosen.safetensors").is_file()
     assert json.loads((out / "tuning.json").read_text())["on_disk"] is None
     assert not list(out.glob("*model*"))
-    assert result.proof.before == result.proof.after
+    assert result.proof.moved

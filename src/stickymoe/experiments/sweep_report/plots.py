@@ -64,7 +64,8 @@ def pareto_plot(size: SizeSummary, measure: str, looks: Looks) -> Plot:
     if xs:
         across, up = [in_percent(x) for x in xs], [y for trace in data for y in trace["y"]]
         frame = _frame(across, up)  # not of the bars: two seeds make them enormous
-        layout = layout | {axis: layout[axis] | {"range": limits} for axis, limits in frame.items()}
+        for axis, limits in frame.items():
+            layout[axis] |= {"range": limits}
         papers["meta"]["frame"] = _frame(across + papers["x"], up + papers["y"])
     return {"data": [*data, papers], "layout": layout}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from stickymoe.core.files import storage_errors
+from stickymoe.core.files import storage_errors, whole_folder
 from stickymoe.experiments.tuning.proof import OnDisk, compare_on_disk
 from stickymoe.model.quiet import without_progress_bars
 
@@ -33,21 +32,16 @@ def save_beside(
         NotWritable: Its quantised weights have no way back; nothing was saved.
         StorageError: The disk refuses a file.
     """
-    partial = place.with_name(f".{place.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
-        with storage_errors(place), without_progress_bars(), _quantised_as_they_are(model) as left_out:
-            model.save_pretrained(partial)
+        with storage_errors(place), without_progress_bars(), whole_folder(place) as partial:
+            with _quantised_as_they_are(model) as left_out:
+                model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
-        found = compare_on_disk(came_from, partial)
-        if left_out and (found is None or found.missing):
-            raise NotWritable
-        shutil.rmtree(place, ignore_errors=True)  # of a call that was stopped before it was done
-        partial.rename(place)
+            found = compare_on_disk(came_from, partial)
+            if left_out and (found is None or found.missing):
+                raise NotWritable
     except NotImplementedError as error:
         raise NotWritable from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return found
 
 
@@ -57,16 +51,16 @@ def _quantised_as_they_are(model: Any) -> Iterator[bool]:
 
     bitsandbytes has such a one for reading; what it reads is what the layers themselves put into a state dict.
     """
-    all_of_them = getattr(model, CONVERSIONS, None)
-    kept = [each for each in all_of_them or [] if _reverts(each)]
-    if len(kept) == len(all_of_them or []):
+    read_by = getattr(model, CONVERSIONS, None) or []
+    kept = [each for each in read_by if _reverts(each)]
+    if len(kept) == len(read_by):
         yield False
         return
     setattr(model, CONVERSIONS, kept)
     try:
         yield True
     finally:
-        setattr(model, CONVERSIONS, all_of_them)
+        setattr(model, CONVERSIONS, read_by)
 
 
 def _reverts(conversion: Any) -> bool:
